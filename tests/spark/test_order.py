@@ -12,7 +12,10 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 import evenflow as ef
-from evenflow.errors import InvalidArgument
+from evenflow.errors import FunctionError, InvalidArgument
+from evenflow.operators.inputs import Inputs
+from evenflow.runtime.cluster.keyed_plan import plan_keyed
+from evenflow.runtime.cluster.order import Ordering
 from tests.support import timed_model
 from tests.support.moving import Nth, region
 from tests.support.timed_model import SESSIONS, Sessions, expected_sessions
@@ -111,6 +114,68 @@ def test_a_stream_goes_on_with_other_partitions_and_workers(spark, files, tmp_pa
     assert len(got) == len(set(got)) > 100
 
 
+@pytest.mark.parametrize(
+    "operator", [ef.RollingMean("v", rows=3), ef.Aggregates(mean=ef.mean("v"), rows=3)], ids=["mean", "aggregates"]
+)
+def test_columns_that_only_pass_through_come_and_go_while_rows_wait(spark, tmp_path, operator):
+    def written(number, ids):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        columns = {"id": ids, "k": ids % 3, "v": ids * 0.5, "old": ids, "new": ids * 10}
+        at = pa.array(ids * 1_000_000, pa.timestamp("us", "UTC"))
+        pq.write_table(pa.table({**columns, "at": at}), tmp_path / "in" / f"{number}.parquet")
+
+    def run(number, column):
+        with ef.Cluster(spark, 1, checkpoint=tmp_path / "state") as cluster:
+            schema = f"id long, k long, v double, {column} long, at timestamp"
+            rows = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+            out = cluster.keyed(rows, "k", operator, order_by="at", lateness=20, name="mean", units=16)
+            writer = out.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "spark"))
+            # each run has a sink of its own: a sink in one folder would have its own say about columns
+            writer = writer.foreachBatch(lambda batch, _: batch.write.mode("append").parquet(f"{tmp_path}/out{number}"))
+            assert writer.trigger(availableNow=True).start().awaitTermination(180)
+        made = spark.read.parquet(f"{tmp_path}/out{number}").orderBy("id").toArrow()
+        assert {"old", "new"} & set(made.schema.names) == {column}
+        return made
+
+    ids = np.arange(100)
+    written(0, ids[:60])
+    first = run(0, "old")
+    written(1, ids[60:])
+    second = run(1, "new")
+    assert first["old"].to_pylist() == list(range(39))
+    assert second["id"].to_pylist() == list(range(39, 79))
+    assert second["new"].to_pylist() == [None] * 21 + [place * 10 for place in range(60, 79)]
+    name = next(name for name in first.schema.names if "mean" in name)
+    means = [*first[name].to_pylist(), *second[name].to_pylist()]
+    assert means == [np.mean([each * 0.5 for each in (place - 6, place - 3, place) if each >= 0]) for place in ids[:79]]
+
+
+def test_only_what_the_operator_reads_has_to_be_in_rows_that_wait(spark):
+    """Through the plan, as `keyed` makes it: all columns are sent, since the operator gives them back."""
+
+    def planned(columns, operator, **more):
+        rows = spark.createDataFrame([], columns)
+        order = Ordering(("at",), (rows.columns.index("at"),), 5, **more)
+        return plan_keyed(spark, rows, "k", operator, None, 3, False, ordering=order).hosted.fresh()
+
+    rows = pa.record_batch({"k": pa.array([1, 1]), "v": pa.array([1.0, 3.0]), "old": pa.array([7, 8]), "at": [0, 1]})
+    units, hashes = np.zeros(2, np.int32), np.ones(2, np.int64)
+    before = planned("k long, v double, old long, at long", ef.RollingMean("v", rows=3))
+    before.process(before.whole(rows), units, hashes)
+    state = before.extract(0)
+    with pytest.raises(FunctionError, match="lack column 'w', which the operator reads"):
+        planned("k long, w double, at long", ef.RollingMean("w", rows=3)).install(0, state)
+    after = planned("k long, v double, new string, at long", ef.RollingMean("v", rows=3))
+    after.install(0, state)
+    tick = after.whole(pa.record_batch({"__evenflow_now": pa.array([10 * 1_000_000])}))
+    out = after.process(tick, units[:1], hashes[:1])
+    assert out.column("new").to_pylist() == [None, None]
+    assert out.column(out.num_columns - 1).to_pylist() == [1.0, 2.0]
+    sided = Inputs("side", ("left", "right"))
+    with pytest.raises(FunctionError, match="lack column 'side', which the operator reads"):
+        planned("k long, v double, side string, at long", ef.RollingMean("v", rows=3), inputs=sided).install(0, state)
+
+
 def test_parts_of_what_is_persisted_and_several_actions_on_what_is_not(spark, cluster):
     rows = spark.range(3000).select((F.col("id") % 7).alias("k"), (-F.col("id")).alias("at")).repartition(3)
     kept, once = (cluster.keyed(rows, "k", Nth(), order_by="at", units=64) for _ in range(2))
@@ -171,3 +236,7 @@ def test_what_makes_no_sense_is_refused(spark, cluster):
     ):
         with pytest.raises(InvalidArgument, match=reason):
             cluster.keyed(rows, "id", mean, **options)
+    sided = Nth()
+    sided.inputs = "sied", ("left", "right")
+    with pytest.raises(InvalidArgument, match="inputs of the operator are told apart by column 'sied', which does not"):
+        cluster.keyed(rows.withColumn("side", F.lit("left")), "id", sided, order_by="id", lateness=1)

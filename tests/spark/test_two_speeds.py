@@ -1,10 +1,14 @@
 """Two streams, one of which is read at one file a micro-batch and the other at four: nothing is lost."""
 
+import shutil
+
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
+from tests.support.moving import region
 
 FILES = 8
 
@@ -73,6 +77,38 @@ def test_rules_over_two_streams(spark, cluster, both, tmp_path):
     waiting = {pair for pair in expected if max(pair[0] * 3, pair[1] * 2) > 785}
     assert set(expected) - waiting <= set(got) <= set(expected)
     assert len(got) > 250
+
+
+def test_with_the_policy_max_pairs_are_lost_and_one_warning_says_so(spark, cluster, both, tmp_path, conf, caplog):
+    conf("spark.sql.streaming.multipleWatermarkPolicy", "max")
+    name = region("greatest")
+    sides = stream(spark, both, "left", 1), stream(spark, both, "right", 4)
+    out = cluster.join(*sides, on="k", seconds=5, time="at", suffixes=("", "_r"), units=16, name=name)
+    got = sorted(map(tuple, came(spark, out.select("l", "r"), "greatest", tmp_path / "c").collect()))
+    expected = near(spark, both, 5)
+    assert set(got) < set(expected)
+    counts = cluster.keyed_snapshot(name).counts
+    assert counts["late"] == counts["late of left"] > 100
+    noted = [entry for entry in cluster.events() if entry["event"] == "rows-late" and entry["region"] == name]
+    assert sum(entry["rows"] for entry in noted) == noted[-1]["total"] == counts["late"]
+    said = [record.getMessage() for record in caplog.records if "too late" in record.getMessage()]
+    assert len(said) == 1
+    first = noted[0]["total"]
+    assert said[0].startswith(f"{name}: {first:,} rows came too late so far (left: {first:,}): ")
+
+
+@pytest.mark.parametrize("idle", [None, 0.2])
+def test_a_join_goes_on_without_a_silent_side_if_it_is_told_to(spark, cluster, both, tmp_path, idle):
+    """The right side has rows of the first 100 seconds, and then none; the left one of 800."""
+    first = min((both / "right").glob("*.parquet"), key=lambda path: pq.read_table(path)["at"][0].as_py())
+    (tmp_path / "right").mkdir()
+    shutil.copy(first, tmp_path / "right")
+    sides = stream(spark, both, "left", 1), stream(spark, tmp_path, "right", 1)
+    more = {"order_by": "at", "lateness": 10, "idle": idle, "units": 16, "suffixes": ("", "_r")}
+    out = cluster.join(*sides, on="k", rows=1, **more).select("l", "r")
+    got = came(spark, out, f"silent{idle is None}", tmp_path / "c").collect()
+    latest = max(row["l"] * 3 for row in got)
+    assert latest < 100 if idle is None else latest > 700
 
 
 def test_idle_is_for_inputs_that_are_waited_for(spark, cluster, both):

@@ -9,6 +9,7 @@ import pytest
 from evenflow.errors import FunctionError
 from evenflow.operators.inputs import EVER, InputProgress, Inputs
 from evenflow.operators.join import WindowJoin
+from evenflow.operators.overtaken import KEYS
 from evenflow.operators.sided_join import SIDE, SidedJoin
 from evenflow.operators.timed import END, FLUSH
 from evenflow.rules.operator import RuleOperator
@@ -217,9 +218,11 @@ def test_an_input_that_has_had_no_row_holds_time_back_and_an_idle_one_does_not()
     assert told(known, 90, None, 10_004) == 100  # it never goes back
     idle = progress(idle=60)
     assert told(idle, 50, None, 1000) is None
+    assert told(idle, 55, None, 1030) is None
     assert told(idle, 60, None, 1059) is None
     assert told(idle, 70, None, 1060) == 70
     assert told(idle, 80, 10, 1061) == 10  # back again: rows that time has passed are late
+    assert told(idle, 85, None, 1091) == 10
     assert told(idle, 90, None, 1120) == 10
     assert told(idle, 95, None, 1121) == 95
     assert told(idle, 99, None, 900) == 10  # the clock has stepped back
@@ -228,10 +231,26 @@ def test_an_input_that_has_had_no_row_holds_time_back_and_an_idle_one_does_not()
     assert told(greatest, 10, 20, 0) == 50
 
 
+def test_an_input_is_not_idle_because_nothing_ran():
+    """After an hour the first micro-batches have rows of one input; the other one's come a little later."""
+    known, an_hour = progress(idle=60), 3600
+    assert told(known, 50, 40, 1000) == 40
+    assert told(known, 60, None, 1020) == 40
+    assert told(known, 4000, None, 1020 + an_hour) == 40
+    assert told(known, 4010, 70, 1025 + an_hour) == 70
+    assert told(known, 4020, None, 1035 + an_hour) == 70
+    assert told(known, 8000, None, 1035 + 2 * an_hour) == 70
+    assert told(known, 8010, None, 1054 + 2 * an_hour) == 70
+    assert told(known, 8020, None, 1055 + 2 * an_hour) == 8020
+    seldom = progress(idle=60)
+    assert [told(seldom, at, 5 if not at else None, at) for at in (0, 600, 1200, 1800)] == [0, 5, 1200, 1800]
+
+
 def test_what_a_unit_knows_of_its_inputs_goes_with_it():
     one, other = progress(idle=60, units=2), progress(idle=60, units=2)
     for known in (one, other):
         told(known, 50, None, 1000)
+        told(known, 60, None, 1030)
     other.install(1, other.extract(0))
     assert (other.reached[0] == EVER).all()
     other.install(0, other.extract(1))
@@ -248,6 +267,12 @@ def test_the_latest_time_of_each_input_by_name_and_by_number():
     assert named.latest(pa.array([2, 2, 0, 2], pa.int32()), times, "at").tolist() == [7 * S, EVER, 6 * S]
     with pytest.raises(FunctionError, match="column 'tag' is 'w' in a row; inputs are 'x', 'y', 'z'"):
         named.latest(pa.array(["x", "w"]), times[2:], "at")
+    numbered = Inputs("side", ("left", "right"))
+    for kind, strange in ((pa.int32(), -1), (pa.int8(), 2), (pa.uint8(), 255), (pa.int64(), None)):
+        found = f"column 'side' is {strange} in a row; inputs are 0 to 1, for 'left', 'right': give `inputs` a name fo"
+        for column in ([strange], [0, 1, strange], [strange, 1, 1]):
+            with pytest.raises(FunctionError, match=found):
+                numbered.latest(pa.array(column, kind), pa.array([1] * len(column)), "at")
     assert WindowJoin("tag", "x", "y", rows=1).inputs == ("tag", ("x", "y"))
 
 
@@ -259,11 +284,77 @@ def test_the_end_of_a_batch_needs_no_progress():
     assert joined(world) == pairs(rows, 10)
 
 
-def test_without_a_lateness_rows_that_others_have_overtaken_are_counted():
-    operator = SidedJoin(ROWS, {"k": "k", "left.n": "n"}, {"right.n": "m"}, last=3)
-    world = World(operator, ROWS, [2], inputs=SIDES)
-    for rows in ([(0, 1, 5, 0), (1, 1, 100, 1), (0, 1, 7, 2)], [(0, 1, 20, 3), (1, 1, 130, 4), (0, 1, 30, 5)]):
-        world.feed(batch_of(rows), [1] * 3)
+def unwaited(batches, rows=ROWS, column=None, **more):
+    """A join of the last rows, without a lateness: rows (side, key, time, number) by micro-batch."""
+    operator = SidedJoin(rows, {"k": "k", "left.n": "n"}, {"right.n": "m"}, last=3)
+    world = World(operator, rows, [2], inputs=SIDES, units=1, **more)
+    for some in batches:
+        batch = batch_of(some)
+        if column is not None:
+            batch = pa.RecordBatch.from_arrays(
+                [*batch.columns[:2], column(batch["at"]), *batch.columns[3:]], schema=rows
+            )
+        world.feed(batch, [k for _, k, _, _ in some])
         world.tick(FLUSH)
+    return world
+
+
+def overtaken(world):
+    return [tallied(world, f"late{of}") for of in ("", " of left", " of right")]
+
+
+def test_without_a_lateness_rows_that_later_ones_of_their_key_have_overtaken_are_counted():
+    first, then = [(0, 1, 5, 0), (1, 1, 100, 1), (0, 1, 7, 2)], [(0, 1, 20, 3), (1, 1, 130, 4), (0, 1, 30, 5)]
+    world = unwaited([first, then])
     assert len(world.rows()) == 7
-    assert world.copies[0].tallies() == {"late": 2, "late of left": 2, "late of right": 0}
+    assert overtaken(world) == [2, 2, 0]
+    assert overtaken(unwaited([first, then, [(1, 1, 120, 6), (1, 1, 130, 7)]], copies=3)) == [3, 2, 1]
+
+
+def test_keys_in_order_do_not_overtake_each_other():
+    """Two keys of one unit, each perfectly in order."""
+    assert overtaken(unwaited([[(0, 1, 500 + n, n), (1, 2, n, n)] for n in range(20)])) == [0, 0, 0]
+    more = [[(n % 2, key, 10_000 * n + key, n) for key in range(3 * KEYS)] for n in range(3)]
+    world = unwaited(more)
+    assert overtaken(world) == [0, 0, 0]
+    assert world.copies[0].sizes(U) == 16 * KEYS + world.copies[0].inner.sizes(U)
+    assert overtaken(unwaited([*more, more[0][-10:]])) == [10, 10, 0]
+    assert overtaken(unwaited([*more, more[0][:10]])) == [0, 0, 0]  # not known any more
+
+
+@pytest.mark.parametrize(
+    ("kind", "times"),
+    [
+        (pa.int64(), {5: None, 30: 2**62}),  # in microseconds or whatever
+        (pa.float64(), {5: None, 30: float("nan")}),
+        (pa.timestamp("us", "UTC"), {5: None}),
+        (pa.date32(), {}),
+    ],
+    ids=str,
+)
+def test_the_order_may_be_of_any_number_or_time_and_null(kind, times):
+    rows = ROWS.set(2, pa.field("at", kind))
+
+    def column(at):
+        given = [times.get(each, each) for each in at.to_pylist()]
+        return pa.array(
+            given, pa.int32() if kind == pa.date32() else None if kind == pa.float64() else pa.int64()
+        ).cast(kind)
+
+    batches = [[(0, 1, 5, 0), (1, 1, 10, 1)], [(0, 1, 5, 2), (0, 1, 9, 3), (1, 1, 30, 4)], [(1, 1, 20, 5)]]
+    assert overtaken(unwaited(batches, rows, column)) == ([2, 1, 1] if times else [3, 2, 1])
+
+
+def test_what_was_latest_goes_with_its_unit_and_comes_with_state_of_before():
+    one, other = (unwaited([[(0, 1, 500, 0)]]).copies[0] for _ in range(2))
+    state = one.extract(0)
+    assert one.sizes(U) == 0
+    other.extract(0)
+    for stored, late in ((state, 1), ((state[0][0], *state[1:]), 0), ((state[0][:2], *state[1:]), 0)):
+        other.install(0, stored)
+        before = other.tallies()["late"]
+        rows = batch_of([(0, 1, 20, 3)])
+        other.process(other.whole(rows), U, np.array([1]))
+        other.process(other.whole(pa.record_batch({"__evenflow_now": [FLUSH]})), U, np.array([1]))
+        assert other.tallies()["late"] - before == late
+        other.extract(0)

@@ -6,14 +6,15 @@ import pytest
 
 from evenflow.errors import InvalidArgument
 from evenflow.graph.reference import evaluate
+from evenflow.operators.columns import EVER
 from evenflow.testing import check_operator
 from evenflow.torture import graph_check
 from evenflow.torture.check import Verdict
 from evenflow.torture.drawing import draw
-from evenflow.torture.graph_drawing import TWO_ENDS, draw_graph, plan_of
+from evenflow.torture.graph_drawing import SECONDS, TWO_ENDS, YEARS_S, draw_graph, plan_of
 from evenflow.torture.graph_nodes import CountedInGraph
 from evenflow.torture.report import TortureReport
-from evenflow.torture.rows import rows_of
+from evenflow.torture.rows import inputs_of, rows_of, table, times
 from evenflow.torture.run import torture
 from evenflow.torture.schedule import SPILL, Job, from_json, kind_named
 
@@ -43,6 +44,10 @@ def test_graphs_have_all_there_is():
     joins = [stream.spec for each in drawn for stream in each.graph.nodes if stream.kind == "join"]
     assert {bool(join.rows) for join in joins} == {join.units > 1 for join in joins} == {False, True}
     assert any(each.orderly for each in drawn)
+    windows = {join.seconds for join in joins if join.seconds}
+    assert YEARS_S in windows
+    assert windows & {*SECONDS}
+    assert {bool(join.lateness) for join in joins if join.seconds in SECONDS} == {False, True}
 
 
 def test_some_graph_is_a_diamond():
@@ -85,6 +90,45 @@ def test_what_graphs_give_does_not_depend_on_how_rows_are_cut():
     for name, rows in evaluate(plan, cut).items():
         assert wanted[name].num_rows
         assert graph_check.compare(wanted[name], rows) == Verdict(rows.num_rows)
+
+
+def in_micro_batches(schedule):
+    """The input as Spark cuts it: so many files at a time of each source, which are in the order of batches."""
+    job, inputs = schedule.job, inputs_of(schedule)
+    each = job.files or job.partitions
+    files = [(batch, part) for batch in range(job.batches + 1) for part in range(job.partitions)]
+    for number, start in enumerate(range(0, len(files), each)):
+        for name, rows in inputs.items():
+            for batch, part in files[start : start + each]:
+                mine = (rows.batches == batch) & (rows.keys % job.partitions == part)
+                yield from ((number, name, some) for some in table(rows, times(job, rows), mine).to_batches())
+
+
+def test_rows_leave_windows_of_seconds_and_no_pair_is_lost():
+    left = 0
+    for schedule in (draw(seed, "graph") for seed in SEEDS):
+        plan = plan_of(draw_graph(schedule))
+        joins = [node.operator for node in plan.nodes if node.operator.kind == "join"]
+        if not any(join._pairs.span in {each * 1_000_000 for each in SECONDS} for join in joins):
+            continue
+        fresh = [node.operator.fresh() for node in plan.nodes]
+        for node, operator in zip(plan.nodes, fresh, strict=True):
+            node.operator.fresh = lambda made=operator: made
+
+        def numbered(given, operators=fresh):
+            for number, name, batch in given:
+                for operator in operators:
+                    operator.batch = number
+                yield name, batch
+
+        wanted = graph_check.expected(schedule)
+        for name, rows in evaluate(plan, numbered(in_micro_batches(schedule))).items():
+            if name in wanted:
+                assert graph_check.compare(wanted[name], rows) == Verdict(rows.num_rows), (schedule.seed, name)
+        for join in (each for each in fresh if each.kind == "join"):
+            assert join.tallies().get("late", 0) == 0
+            left += int((join._pairs.left > EVER).sum())
+    assert left > 500
 
 
 def test_the_operator_in_graphs_counts_as_the_other_one():

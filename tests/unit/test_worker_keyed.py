@@ -19,6 +19,8 @@ from evenflow.model.messages import (
 from evenflow.runtime.worker.checkpointer import Checkpointer
 from evenflow.runtime.worker.events import Marked
 from evenflow.runtime.worker.keyed import KeyedHost
+from evenflow.runtime.worker.loader import Loaded
+from evenflow.runtime.worker.repeats import loaded as rows_to_repeat
 from tests.support.keyed_actors import Fails, Fragile
 from tests.support.keyed_rig import ROWS, Nth
 from tests.support.keyed_site import UNITS, Site
@@ -287,8 +289,8 @@ class Stored(Site):
         return [saved(put)[0] for put in self.blob_writer.puts if "/units/" in put[0]]
 
 
-def load(number):
-    return LoadState("r", "query q", "op", UNITS, number, 3, 1, (), (), np.arange(UNITS))
+def load(number, epoch=3, attempt=1):
+    return LoadState("r", "query q", "op", UNITS, number, epoch, attempt, (), (), np.arange(UNITS))
 
 
 def test_the_end_of_a_task_without_rows_saves_units_unless_their_state_was_dropped():
@@ -322,3 +324,56 @@ def test_state_of_an_operator_that_could_not_be_loaded_is_not_loaded():
     site.say(load(2))
     site.host.collect()
     assert [order.load for order in site.loader.orders] == [2]
+
+
+class Counting(Nth):
+    """Counts every row as late."""
+
+    def __init__(self):
+        super().__init__()
+        self.late = 0
+
+    def process(self, rows, units, keys):
+        self.late += rows.num_rows
+        return super().process(rows, units, keys)
+
+    def tallies(self):
+        return {"late": self.late}
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_what_was_counted_before_a_recovery_is_counted_once(repeated):
+    """Rows of the log go through the operator once more; so do those of an attempt that is repeated."""
+    site = Stored(Counting())
+    site.open()
+
+    def counted():
+        return site.host.regions["r"].news("r", 0.0, 0.0, (0, 0, 0)).counts
+
+    site.feed_stored((0, 1), 1, 2)
+    assert counted() == {"late": 2}
+    site.feed_stored((1, 1), 1, 2, 3)
+    assert counted() == {"late": 3}
+    site.say(DropState("r", "query q"))
+    assert counted() == {}
+    site.say(order := load(1, *((1, 2) if repeated else (2, 1))))
+    site.host.collect()
+    hosted, logged = site.code, [logged_rows(1, 2), logged_rows(1, 2, 3)]
+    instance, repeat = hosted.fresh(), None
+    for batch in logged[: 1 if repeated else 2]:
+        hosted.process(instance, *hosted.replayed(batch), ordered=False)
+    if repeated:
+        repeat = rows_to_repeat((1, 2), iter(logged[1:]), instance, hosted)
+    site.loader.inbox.put(Loaded(order, instance, *np.full((2, UNITS), 1), repeat))
+    site.host.collect()
+    assert counted() == {"late": 0}
+    if repeated:
+        site.feed_stored((1, 2), 1)
+        assert counted() == {"late": 0}
+        site.feed_stored((1, 2), 2, 3)
+    site.feed_stored((2, 1), 7)
+    assert counted() == {"late": 1}
+
+
+def logged_rows(*keys):
+    return pa.RecordBatch.from_arrays([pa.array(range(len(keys)), pa.int64()), pa.array(keys, pa.int64())], schema=ROWS)

@@ -3,7 +3,6 @@
 import itertools
 import threading
 import time
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +39,7 @@ class Ordered:
 
     _numbers = itertools.count(1)
 
-    def __init__(self, rig, lateness=None, streaming=False):
+    def __init__(self, rig, lateness=None, streaming=False, key_values=()):
         self.rig = rig
         number = next(self._numbers)
         self.region, operator = f"ordered-{number}", f"ordered-op{number}"
@@ -48,12 +47,11 @@ class Ordered:
         rig.driver.add_code(operator, cloudpickle.dumps(Hosted(timed, ROWS.append(NOW), SESSIONS, UNITS + 1)))
         rig.driver.open_region(RegionOpened(rig.driver.now(), self.region, operator, Hash(), UNITS + 1))
         encoded = SESSIONS.serialize().to_pybytes()
-        feed = KeyedFeed(
-            rig.settings, self.region, operator, encoded, True, False, (*ROWS.names, KEY), streaming=streaming
-        )
+        names, more = (*ROWS.names, KEY), {"streaming": streaming, "key_values": key_values}
+        feed = KeyedFeed(rig.settings, self.region, operator, encoded, True, False, names, **more)
         clock = None if lateness is None else TimeColumn(1, "at")
         self.rows = RowTask(feed, UNITS + 1, SHARES, clock)
-        self.ticks = TickTask(replace(feed, names=(NOW.name, KEY)), UNITS + 1, SHARES, lateness)
+        self.ticks = TickTask(feed.for_ticks([NOW.name]), UNITS + 1, SHARES, lateness)
         self.identity = {}
         self.environment = Environment(identity=lambda: dict(self.identity))
 
@@ -147,6 +145,17 @@ def test_time_passes_for_all_keys_across_batches_while_units_move(rig):
         stop.set()
         shuffling.join()
     assert len(made) > 0.8 * len(want)
+
+
+def test_values_of_keys_are_those_of_rows_and_not_of_ticks(rig):
+    """The key is in the third column, which ticks lack; in the first one they have the time."""
+    given = drawn(2000)
+    ordered = Ordered(rig, 50 * 1_000_000, streaming=True, key_values=(2, 0))
+    assert ordered.run([given], query="q")
+    keys = rig.driver.ask(lambda controller: controller.region(ordered.region)).statistics.keys
+    assert keys
+    who = {str(row[2]): str(row[0]) for row in given}
+    assert all(who[number] == name for number, name in (text.split(", ") for text in keys.values()))
 
 
 def test_rows_of_several_partitions_are_warned_of(rig, caplog):

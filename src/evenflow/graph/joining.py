@@ -53,8 +53,10 @@ class JoinNode(NodeOperator):
     paired with none, and not kept. It has one unit, or several and one for null keys.
 
     A window in time has the rows less than `span` from the row's time. When a micro-batch begins, rows leave it that
-    are `span` behind what both sides had reached before, in their unit. So it does not matter which side, or which
-    partition of a side, is quicker than others. In a batch DataFrame none leaves.
+    are `span` behind what both sides had reached before, in their unit, less the lateness. So it does not matter which
+    side is quicker; of a side, rows may be so far behind its latest one as the lateness says. A unit keeps the rows of
+    one side while it gets none of the other: what other units have reached says nothing here, since units move, and
+    results must not depend on where they are. In a batch DataFrame none leaves.
     """
 
     kind: ClassVar[str] = "join"

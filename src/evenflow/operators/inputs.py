@@ -36,16 +36,26 @@ class Inputs:
     """Microseconds without a row, by the clock of the driver, after which an input holds time back no more."""
     policy: Policy = "min"
 
+    @property
+    def _listed(self) -> str:
+        return ", ".join(f"'{name}'" for name in self.names)
+
     def numbers(self, column: pa.Array) -> npt.NDArray[np.int64]:
         """The number of each row's input."""
-        if pa.types.is_integer(column.type) and not column.null_count:
+        if pa.types.is_integer(column.type):
+            least, most = pc.less(column, 0), pc.greater_equal(column, len(self.names))
+            strange = column.filter(pc.fill_null(pc.or_(least, most), True))
+            if len(strange):
+                raise FunctionError(
+                    f"column '{self.column}' is {strange[0].as_py()} in a row; inputs are 0 to {len(self.names) - 1}, "
+                    f"for {self._listed}: give `inputs` a name for each number, or filter such rows out"
+                )
             given: npt.NDArray[np.int64] = column.to_numpy().astype(np.int64)
             return given
         found = pc.index_in(column, pa.array(self.names, column.type))
         if found.null_count:
-            strange = column.filter(pc.is_null(found))[0].as_py()
-            there = ", ".join(f"'{name}'" for name in self.names)
-            raise FunctionError(f"column '{self.column}' is {strange!r} in a row; inputs are {there}")
+            other = column.filter(pc.is_null(found))[0].as_py()
+            raise FunctionError(f"column '{self.column}' is {other!r} in a row; inputs are {self._listed}")
         numbers: npt.NDArray[np.int64] = found.to_numpy().astype(np.int64)
         return numbers
 
@@ -56,7 +66,7 @@ class Inputs:
         """
         found = np.full(len(self.names), EVER, np.int64)
         ends = pc.min_max(column)
-        if ends["min"].is_valid and ends["min"] == ends["max"]:  # as most often: a partition is of one input
+        if not column.null_count and ends["min"] == ends["max"]:  # as most often: a partition is of one input
             last = pc.max(times)
             if last.is_valid:
                 found[self.numbers(column[:1])[0]] = microseconds(pa.repeat(last, 1), name)[0]
@@ -65,6 +75,17 @@ class Inputs:
             column, times = column.filter(times.is_valid()), times.drop_null()
         np.maximum.at(found, self.numbers(column), microseconds(times, name))
         return found
+
+
+def _without_pauses(seen: Longs, wall: int, idle: int) -> Longs:
+    """When inputs last had rows, as if no more than half of `idle` had passed since the micro-batch before.
+
+    It may be that nothing ran meanwhile, so that no input could have had rows. Each micro-batch has rows of some input,
+    so the latest time at which one had rows is that of the micro-batch before.
+    """
+    last = seen.max(axis=1, keepdims=True)
+    pause = wall - np.where(last == EVER, wall, last)
+    return np.where(seen == EVER, EVER, seen + np.maximum(0, pause - idle // 2))
 
 
 class InputProgress:
@@ -76,7 +97,10 @@ class InputProgress:
         self.reached = np.full((units, width), EVER, np.int64)
         """The latest time of the input less the lateness, in microseconds."""
         self.seen = np.full((units, width), EVER, np.int64)
-        """When the input last had rows by the clock of the driver, or when its unit was first told the time."""
+        """When the input last had rows by the clock of the driver, or when its unit was first told the time.
+
+        With an idle time, pauses between micro-batches count as half of it at most: they move what is here.
+        """
 
     def advance(self, units: Units, told: Longs, wall: int) -> Longs:
         """Tell units what inputs have reached in a micro-batch that began at `wall`; the time of each unit then.
@@ -86,6 +110,8 @@ class InputProgress:
         had = told > EVER
         reached = self.reached[units] = np.maximum(self.reached[units], told)
         before = self.seen[units]
+        if self._inputs.idle is not None:
+            before = _without_pauses(before, wall, self._inputs.idle)
         seen = self.seen[units] = np.where(had | (before == EVER), np.maximum(before, wall), before)
         if self._inputs.policy == "max":
             return np.asarray(reached.max(axis=1))

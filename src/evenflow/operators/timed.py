@@ -29,9 +29,11 @@ import pyarrow as pa
 
 from evenflow.operators.columns import microseconds
 from evenflow.operators.conform import conform, refit
+from evenflow.operators.declared import reads_of
 from evenflow.operators.inputs import InputProgress, Inputs
 from evenflow.operators.keyed import KeyedOperator, Keys, Units, overrides
-from evenflow.operators.ordering import arranged
+from evenflow.operators.ordering import arranged, comparable
+from evenflow.operators.overtaken import Overtaken
 from evenflow.operators.waiting import FOREVER, Waiting
 from evenflow.operators.waiting_files import File
 from evenflow.operators.waiting_room import WaitingRoom
@@ -89,6 +91,8 @@ class Timed(KeyedOperator):
         """By unit, the time of its last tick."""
         self.sources = inputs
         self._progress = None if inputs is None else InputProgress(inputs, units)
+        self._overtaken = Overtaken()
+        """The keys of units, where rows of several inputs wait for no other input."""
         self._told = [field.name for field in tick_fields(inputs)]
         self._late = np.zeros(1 if inputs is None else len(inputs.names), np.int64)
         """Late rows, by input."""
@@ -154,7 +158,7 @@ class Timed(KeyedOperator):
         if due is not None:
             late = due.times < before[due.units] if self.timed else np.zeros(len(due), np.bool_)
             if now == FLUSH and self.sources is not None:
-                self._count_behind(due)
+                self._count_overtaken(due)
             yield from self._give(due, late)
         if now < FLUSH and overrides(self.inner, "on_time"):
             reached = self._clock[units]
@@ -190,13 +194,15 @@ class Timed(KeyedOperator):
             result = self.inner.process(rows, due.units[order], due.keys[order])
             yield from self._given(result[0] if isinstance(result, tuple) else result, "process")
 
-    def _count_behind(self, due: Waiting) -> None:
-        """Count rows that come in a later micro-batch than later rows of their unit: nobody has waited for them."""
-        times = self._moments(due.rows)
-        behind = times < self._clock[due.units]
-        if behind.any():
+    def _count_overtaken(self, due: Waiting) -> None:
+        """Count rows that come in a later micro-batch than later rows of their key: nobody has waited for them."""
+        column = due.rows.column(self.order[0])
+        if column.null_count:
+            valid = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+            due, column = due.pick(valid), column.drop_null()
+        if len(due):
+            behind = self._overtaken.note(due.units, due.keys, comparable(column))
             self._late += self._by_input(due.rows.filter(pa.array(behind)))
-        np.maximum.at(self._clock, due.units, times)
 
     def _by_input(self, rows: pa.RecordBatch) -> Longs:
         """How many rows are of each input."""
@@ -263,6 +269,7 @@ class Timed(KeyedOperator):
         self._clock[unit] = NEVER
         if self._progress is not None:
             self._progress.extract(unit)
+        self._overtaken.extract(unit)
         return clock, waiting
 
     def snapshot_aside(self, unit: int) -> Any:
@@ -270,16 +277,20 @@ class Timed(KeyedOperator):
         return self._clock_of(unit), _bare(self._room.look(unit))
 
     def _clock_of(self, unit: int) -> Any:
-        """The time of a unit; with inputs also how far they are."""
-        clock = int(self._clock[unit])
-        if self._progress is None or (self._progress.seen[unit] == NEVER).all():
-            return clock
-        return clock, self._progress.look(unit)
+        """The time of a unit; with inputs also how far they are, or the latest rows of its keys."""
+        clock, latest = int(self._clock[unit]), self._overtaken.look(unit)
+        known = self._progress is not None and (self._progress.seen[unit] > NEVER).any()
+        reached = self._progress.look(unit) if self._progress is not None and known else None
+        return clock if reached is None and latest is None else (clock, reached, latest)
 
     def install_aside(self, unit: int, aside: Any) -> None:
         """Put in what `extract_aside` gave."""
         clock, waiting = aside
-        self._clock[unit], reached = clock if isinstance(clock, tuple) else (clock, None)
+        more = clock[1:] if isinstance(clock, tuple) else ()  # one less from a version that knew of no latest rows
+        self._clock[unit] = clock[0] if more else clock
+        reached, latest = (*more, None, None)[:2]
+        if latest is not None:
+            self._overtaken.install(unit, latest)
         if self._progress is not None and reached is not None:
             self._progress.install(unit, reached)
         if waiting is not None:
@@ -298,7 +309,10 @@ class Timed(KeyedOperator):
         """Rows that have waited since an earlier run of the query, which may have had other columns, with ours."""
         if rows.schema.equals(self._rows):
             return rows
-        read = {self._rows.field(place).name for place in [*self._mine, *self.order]}
+        mine = pa.schema([self._rows.field(place) for place in self._mine])
+        read = {*(reads_of(self.inner, mine) if self.inner.adds else mine.names)}  # who adds has the others as well
+        read |= {self._rows.field(place).name for place in self.order}
+        read |= set() if self.sources is None else {self.sources.column}
         return refit(rows, self._rows, read)
 
     def sizes(self, units: Units) -> Longs:
@@ -308,7 +322,8 @@ class Timed(KeyedOperator):
         if self._progress is not None:
             new &= (self._progress.seen[units] == NEVER).all(axis=1)
         ticked = np.where(new, 0, CLOCK_BYTES)
-        return self._room.sizes(units) + np.asarray(self.inner.sizes(units), np.int64) + ticked
+        told = ticked + self._overtaken.sizes(units)
+        return self._room.sizes(units) + np.asarray(self.inner.sizes(units), np.int64) + told
 
     def tallies(self) -> dict[str, int]:
         counted = dict(self.inner.tallies())

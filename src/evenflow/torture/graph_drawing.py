@@ -1,6 +1,7 @@
 """The graph of a seed: filters, maps, ordered maps, joins, keyed operators and rules, shared results and diamonds.
 
-It never depends on the machine. Windows of joins are so large that results do not depend on who comes first.
+It never depends on the machine. Windows of joins are so large that results do not depend on who comes first; or they
+are a few seconds, where both sides have the times of the input, and rows leave them while the job runs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from evenflow.graph.binding import bind
 from evenflow.graph.builder import Graph, Stream
 from evenflow.graph.plan import GraphPlan
 from evenflow.torture.graph_nodes import ARROW, RIGHT, CountedInGraph, Paired, Ranked, Renamed, Scaled, Tallied, Thinned
-from evenflow.torture.rows import SCHEMA, source_names
+from evenflow.torture.rows import GAP_US, SCHEMA, lateness_s, source_names
 from evenflow.torture.schedule import Job, Schedule
 
 NODES = (3, 7)
@@ -27,6 +28,10 @@ RULE = "SELECT id, k, v, at, count(*) AS nth, avg(v) AS mean FROM Row GROUP BY k
 """Counts by key, as the keyed operator does; its averages are of all rows."""
 YEARS_S = 1e10
 """The seconds of a join's window: more than pass."""
+SECONDS = (1, 3, 5)
+"""The seconds of a join's window out of which rows go."""
+FINITE = 0.7
+"""The share of windows in seconds that are such, where times allow it."""
 TWO_ENDS = ("counts", "means")
 """Two endpoints of one node, if the sink keeps what it has already."""
 
@@ -40,6 +45,8 @@ class DrawnStream:
     """About how many rows it has in all."""
     orderly: bool = True
     """Whether rows of one partition are in their order: only whole operators are before it."""
+    timely: bool = True
+    """Whether its times are those of rows of the input of the same micro-batch: no join is before it."""
 
 
 @dataclass(slots=True)
@@ -70,6 +77,7 @@ def plan_of(drawn: DrawnGraph) -> GraphPlan:
 class _Drawing:
     def __init__(self, schedule: Schedule, folder: str) -> None:
         self._random = random.Random(f"{schedule.seed} graph")
+        self._windows = random.Random(f"{schedule.seed} windows")
         self._job: Job = schedule.job
         self._folder = folder
         self._read: set[Stream] = set()
@@ -113,47 +121,55 @@ class _Drawing:
         self._read.add(found.stream)
         return found
 
-    def _add(self, stream: Stream, rows: float, orderly: bool) -> None:
-        self._drawn.streams.append(DrawnStream(stream, rows, orderly))
+    def _add(self, stream: Stream, rows: float, orderly: bool, timely: bool) -> None:
+        self._drawn.streams.append(DrawnStream(stream, rows, orderly, timely))
 
     def _filter(self) -> None:
         given, of = self._take(), self._random.choice((2, 3, 5))
         condition = self._random.choice((f"k % {of} <> 0", f"v >= {of * 60}", f"id % {of} > 0", Thinned(of)))
-        self._add(given.stream.filter(condition), given.rows * 0.7, given.orderly)
+        self._add(given.stream.filter(condition), given.rows * 0.7, given.orderly, given.timely)
 
     def _commuting(self) -> None:
         given = self._take()
         several = given.stream.filter("v < 900", commutative=True).filter("k % 7 <> 3", commutative=True)
-        self._add(several, given.rows * 0.8, given.orderly)
+        self._add(several, given.rows * 0.8, given.orderly, given.timely)
 
     def _map(self, ordered: bool = False) -> None:
         given = self._take(ordered)
         times = self._random.choice((1, 1, 2)) if given.rows < 20_000 else 1
         scaled = Scaled(self._random.choice((0.5, 2.0, -1.0)), times)
-        self._add(given.stream.map(scaled, SCHEMA, ordered=ordered), given.rows * times, given.orderly)
+        self._add(given.stream.map(scaled, SCHEMA, ordered=ordered), given.rows * times, given.orderly, given.timely)
 
     def _ordered_map(self) -> None:
         self._map(ordered=True)
 
     def _keyed(self) -> None:
         given = self._take()
-        counted = given.stream.keyed("k", self._operator(), units=self._job.units)
-        self._add(counted.map(Tallied(given.orderly and not self._job.racing), SCHEMA), given.rows, False)
+        self._tally(given, given.stream.keyed("k", self._operator(), units=self._job.units))
 
     def _detect(self) -> None:
         given = self._take()
-        counted = given.stream.detect(RULE, key="k", units=self._job.units)
-        self._add(counted.map(Tallied(given.orderly and not self._job.racing), SCHEMA), given.rows, False)
+        self._tally(given, given.stream.detect(RULE, key="k", units=self._job.units))
+
+    def _tally(self, given: DrawnStream, counted: Stream) -> None:
+        """Add what comes of rows that were counted: with their times only if their order is defined."""
+        ordered = given.orderly and not self._job.racing
+        self._add(counted.map(Tallied(ordered), SCHEMA), given.rows, False, ordered and given.timely)
 
     def _join(self) -> None:
         left, right = self._take(), self._take()
+        by_rows, finite = self._random.random() < 0.5, self._windows.random() < FINITE
+        seconds = self._windows.choice(SECONDS) if finite and left.timely and right.timely else YEARS_S
         pairs = left.rows * right.rows / self._job.keys
+        if not by_rows:
+            pairs *= min(1.0, 2e6 * seconds / (GAP_US * self._drawn.streams[0].rows))
         of = max(1, math.ceil(math.sqrt(pairs / PAIRS)))
         one, other = (side.stream if of == 1 else side.stream.filter(Thinned(of)) for side in (left, right))
         renamed = other.map(Renamed(), RIGHT)
         units = self._random.choice((1, self._job.units)) if not self._job.memory else self._job.units
-        if self._random.random() < 0.5:
+        if by_rows:
             joined = one.join(renamed, "k", rows=WHOLE, units=units)
         else:
-            joined = one.join(renamed, "k", seconds=YEARS_S, time=("at", "at2"), units=units)
-        self._add(joined.map(Paired(), SCHEMA), pairs / of**2, False)
+            late = lateness_s(self._job) if self._job.racing else 0.0  # a micro-batch has parts of batches then
+            joined = one.join(renamed, "k", seconds=seconds, time=("at", "at2"), lateness=late, units=units)
+        self._add(joined.map(Paired(), SCHEMA), pairs / of**2, False, False)

@@ -154,7 +154,7 @@ def plan_keyed(
 ) -> KeyedPlan:
     """Plan an operator with `units` units, including the unit of null keys; `stored`: its state is."""
     route = routed(df, key, operator.hashed, spread)
-    waiting = ordering is not None and ordering.lateness is not None and df.isStreaming
+    waiting = ordering is not None and df.isStreaming
     declared = schema_of(schema) if schema is not None else _returned(spark, df, operator, waiting)
     arrow = arrow_schema(spark, declared)
     if schema is not None:
@@ -187,7 +187,7 @@ def _timed(
     operator: KeyedOperator, rows: pa.Schema, reads: list[int], ordering: Ordering, units: int, result: pa.Schema
 ) -> tuple[KeyedOperator, list[int]]:
     """The operator behind a buffer of ordered rows, and the places of the columns to send: its own, and the order's."""
-    source = [] if ordering.inputs is None else [rows.names.index(ordering.inputs.column)]
+    source = [] if ordering.inputs is None else [_place_of_inputs(ordering.inputs.column, rows)]
     sent = sorted({*reads, *ordering.places, *source})
     mine, order = [sent.index(place) for place in reads], [sent.index(place) for place in ordering.places]
     columns = pa.schema([rows.field(place) for place in sent])
@@ -195,12 +195,22 @@ def _timed(
     return Timed(operator, columns, mine, order, timed, units, result, ordering.inputs), sent
 
 
+def _place_of_inputs(name: str, rows: pa.Schema) -> int:
+    """The place of the column that tells inputs apart."""
+    if name not in rows.names:
+        raise InvalidArgument(
+            f"inputs of the operator are told apart by column {name!r}, which does not exist; "
+            f"{nearest(name, rows.names)}"
+        )
+    return int(rows.names.index(name))
+
+
 def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator, waiting: bool) -> StructType:
     """The columns that the operator returns; columns of the input keep the type that they have in Spark.
 
     Only an operator that adds to the rows keeps the input's columns as they are. With any other operator a column may
     be null although the input's column of that name may not; if Spark were told otherwise, it would drop null filters.
-    So may any column if rows are `waiting` from one run of a query to the next, which may have more columns.
+    So may any column if rows are `waiting`: they may come from an earlier run of the query, which had fewer columns.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 

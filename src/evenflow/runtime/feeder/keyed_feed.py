@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from evenflow.model.messages import REPORT_S
 from evenflow.operators.row_marks import ROW
+from evenflow.runtime.feeder.hashing import KEY
 from evenflow.runtime.feeder.ranges import Ranges
 from evenflow.runtime.wire.settings import Settings
 
@@ -57,6 +59,11 @@ class KeyedFeed:
     """Seconds that rows may take, if there is a target."""
     key_values: tuple[int, ...] = ()
     """The places of the key's columns, if the user asked for values of keys."""
+
+    def for_ticks(self, names: Sequence[str]) -> KeyedFeed:
+        """The feed of rows that have these columns and none of the user's: nothing is said of those any more."""
+        plain = replace(self, names=(*names, KEY), key_place=None, reads=None, modulo=False, ranges=None)
+        return replace(plain, shed=None, key_values=())
 
     @property
     def sent(self) -> list[int]:

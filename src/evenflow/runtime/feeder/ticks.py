@@ -273,7 +273,6 @@ def ordered(
     notes = rows.mapInArrow(RowTask(feed, units, shares, clock), NOTE)
     if inputs is not None:
         notes = notes.withColumn(BEGUN, F.unix_micros(F.current_timestamp()))
-    names = tuple(field.name for field in tick_fields(inputs))
-    ticks = replace(feed, names=(*names, KEY), key_place=None, reads=None, modulo=False, ranges=None)
+    ticks = feed.for_ticks([field.name for field in tick_fields(inputs)])
     task = TickTask(ticks, units, shares, lateness, inputs, waits)
     return notes.repartitionById(shares, "share").mapInArrow(task, declared)

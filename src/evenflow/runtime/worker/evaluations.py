@@ -108,11 +108,7 @@ class HostedEvaluations:
         if self._checkpointer is not None:
             self._checkpointer.resume(order, loaded.saved, loaded.touched)
         region = self._regions.receiving(order.region, order.operator)
-        let_go(region.instances.pop(order.evaluation, None))
-        region.instances[order.evaluation] = loaded.instance
-        region.repeats.pop(order.evaluation, None)
-        if loaded.repeat is not None:
-            region.repeats[order.evaluation] = loaded.repeat
+        region.use(order.evaluation, loaded.instance, loaded.repeat)
 
     def _say_alive(self) -> None:
         """Loading takes its time, and the controller waits: tell it now and then that this goes on."""

@@ -167,7 +167,7 @@ class KeyedHost:
         instance = self.regions.instance_of(region, evaluation)
         repeat = region.repeats.get(evaluation)
         if repeat is not None and repeat.stamp != stamp:  # that batch is over
-            del region.repeats[evaluation]
+            region.end_repeat(evaluation)
         if self.checkpointer is not None and stamp is not None:
             self.checkpointer.enter(name, evaluation, region.units, stamp, instance, region.away.get(evaluation))
         return region, instance

@@ -45,7 +45,7 @@ class HostedRegion:
     waited_s: float = 0.0
     measured: float = 0.0
     counted: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By evaluation, the operator's counters as of the last report."""
+    """By evaluation, the operator's counters as of the last report, or of what is not to be reported again."""
 
     def __post_init__(self) -> None:
         self.active = np.zeros(self.units, np.bool_)
@@ -146,13 +146,38 @@ class HostedRegion:
     def _newly_counted(self) -> dict[str, int]:
         """What the instances have counted since this was last asked."""
         sums: dict[str, int] = {}
-        before, self.counted = self.counted, {}
-        for evaluation, state in self.instances.items():
-            operator = state.operator if isinstance(state, Paged) else state
-            self.counted[evaluation] = {name: int(count) for name, count in operator.tallies().items()}
+        for evaluation in self.instances:
+            before = self.counted.get(evaluation, {})
+            self._count_from_here(evaluation)
             for name, count in self.counted[evaluation].items():
-                sums[name] = sums.get(name, 0) + count - before.get(evaluation, {}).get(name, 0)
+                was = count if evaluation in self.repeats else before.get(name, 0)  # rows of then have been counted
+                sums[name] = sums.get(name, 0) + count - was
         return sums
+
+    def _count_from_here(self, evaluation: str) -> None:
+        """Report only what an instance counts from now on."""
+        state = self.instances[evaluation]
+        operator = state.operator if isinstance(state, Paged) else state
+        self.counted[evaluation] = {name: int(count) for name, count in operator.tallies().items()}
+
+    def use(self, evaluation: str, instance: Instance, repeat: RepeatedAttempt | None) -> None:
+        """Go on with loaded state, whose counters are of rows that have been counted, and repeat an attempt, if any."""
+        self.drop(evaluation)
+        self.instances[evaluation] = instance
+        self._count_from_here(evaluation)
+        if repeat is not None:
+            self.repeats[evaluation] = repeat
+
+    def end_repeat(self, evaluation: str) -> None:
+        """Rows that come from now on have not been counted."""
+        del self.repeats[evaluation]
+        self._count_from_here(evaluation)
+
+    def drop(self, evaluation: str) -> None:
+        """Drop the state of an evaluation, and what belongs to it."""
+        let_go(self.instances.pop(evaluation, None))
+        self.repeats.pop(evaluation, None)
+        self.counted.pop(evaluation, None)
 
 
 class HostedRegions(dict[str, HostedRegion]):
@@ -209,9 +234,8 @@ class HostedRegions(dict[str, HostedRegion]):
         """Drop the state of an evaluation, and a region that nobody uses then."""
         region = self.get(name)
         if region is not None:
-            let_go(region.instances.pop(evaluation, None))
+            region.drop(evaluation)
             region.away.pop(evaluation, None)
-            region.repeats.pop(evaluation, None)
             if not region.instances and not region.feeders:
                 del self[name]
 
