@@ -377,3 +377,18 @@ def test_what_was_counted_before_a_recovery_is_counted_once(repeated):
 
 def logged_rows(*keys):
     return pa.RecordBatch.from_arrays([pa.array(range(len(keys)), pa.int64()), pa.array(keys, pa.int64())], schema=ROWS)
+
+
+class Miscounting(Counting):
+    """Its counts cannot be told, or are no numbers."""
+
+    def tallies(self):
+        return {"late": "many"}
+
+
+def test_counts_that_cannot_be_told_do_not_end_a_worker():
+    site = Stored(Miscounting())
+    site.open()
+    site.feed_stored((0, 1), 1, 2)
+    news = site.host.regions["r"].news("r", 0.0, 0.0, (0, 0, 0))
+    assert (news.counts, news.rows) == ({}, 2)

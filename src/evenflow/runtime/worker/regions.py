@@ -158,7 +158,10 @@ class HostedRegion:
         """Report only what an instance counts from now on."""
         state = self.instances[evaluation]
         operator = state.operator if isinstance(state, Paged) else state
-        self.counted[evaluation] = {name: int(count) for name, count in operator.tallies().items()}
+        try:
+            self.counted[evaluation] = {str(name): int(count) for name, count in operator.tallies().items()}
+        except Exception:  # the user's code: counts that cannot be told must not end a worker full of state
+            self.counted.setdefault(evaluation, {})
 
     def use(self, evaluation: str, instance: Instance, repeat: RepeatedAttempt | None) -> None:
         """Go on with loaded state, whose counters are of rows that have been counted, and repeat an attempt, if any."""
