@@ -20,7 +20,7 @@ from evenflow.runtime.worker.checkpointer import Checkpointer
 from evenflow.runtime.worker.events import Marked
 from evenflow.runtime.worker.keyed import KeyedHost
 from evenflow.runtime.worker.loader import Loaded
-from evenflow.runtime.worker.repeats import loaded as rows_to_repeat
+from evenflow.runtime.worker.repeats import rows_to_repeat
 from tests.support.keyed_actors import Fails, Fragile
 from tests.support.keyed_rig import ROWS, Nth
 from tests.support.keyed_site import UNITS, Site
