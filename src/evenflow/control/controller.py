@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from math import inf
 from typing import cast
 
@@ -237,7 +238,8 @@ class Controller:
         for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:
             self._service.forget(name)
             yield from self._boundary.one(event.time, self._regions.pop(name), lambda old: old.close(event.time))
-        yield region.opened(event.time)
+        told = region.opened(event.time)
+        yield replace(told, fields={**told.fields, "given": event.given}) if event.given else told
         yield from region.set_workers(event.time, self._workers.sites)
 
     def _stored(self, event: SaveEnded) -> Iterator[Instruction]:

@@ -107,6 +107,7 @@ class Feeders:
         """A task fails. If the cluster is stopping, that is why, unless the user's function failed on a worker."""
         if not self._stopping or message.worker is not None:
             where = {} if message.worker is None else {"worker": message.worker}
+            where |= {"partition": self._partitions.get(feeder.peer, feeder.partition)}
             yield Record(time, "feeder-failed", _task(feeder) | where | {"error": message.reason[:MOST_ERROR]})
         if not self._stopping:
             yield from region.hear(time, feeder, message)
