@@ -17,6 +17,20 @@ def texts(page, selector):
     return [each.strip() for each in page.locator(selector).all_inner_texts()]
 
 
+def row_bar(page, worker):
+    """How busy a worker is, as a bar."""
+    return page.locator("#workers tbody tr").nth(worker).locator(".bar")
+
+
+def test_the_worker_that_the_verdict_names_stands_out_in_its_tone(tmp_path, serve, open_page):
+    log = logs.write(tmp_path / "uneven.jsonl", logs.keyed_run(seconds=20, until_move=25))
+    page = open_page(serve(log, now=20.5))
+    expect(page.locator("#headline strong").first).to_have_text("Uneven: worker 0 is the bottleneck")
+    tone = page.locator("#headline .says").first.get_attribute("data-tone")
+    expect(row_bar(page, 0)).to_have_attribute("data-tone", tone)
+    assert [row_bar(page, worker).get_attribute("data-tone") or "" for worker in (1, 2)] == ["", ""]
+
+
 def hostile(log):
     """Names and errors that are markup, in every kind of entry that is shown."""
     told = [logs.opened(HOSTILE, units=3, time=9.0), logs.keyed_sample(9.1, [], region=HOSTILE, counts={HOSTILE: 1})]
@@ -54,6 +68,7 @@ def test_the_numbers_agree_with_the_event_log(log, serve, open_page):
         assert cells[0] == str(worker["id"])
         assert float(cells[3].strip().removesuffix(" %")) == pytest.approx(100 * worker["utilisation"], abs=0.501)
         assert cells[4] == f"{worker['rows_s']:,.0f}"
+        assert (row_bar(page, worker["id"]).get_attribute("data-tone") or "") == worker["tone"]
     assert texts(page, "#actions .what") == ["2 units of orders moved"]
     assert page.locator("#region canvas").get_attribute("aria-label") == (
         "Units by worker: worker 0 2, worker 1 6, worker 2 4"

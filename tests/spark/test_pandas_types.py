@@ -1,10 +1,13 @@
 """`input="pandas"` and Spark's `mapInPandas`, beside each other: dtypes and values of the same rows, there and back."""
 
 import json
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import numpy as np
 import pandas as pd
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import Row
 
 import evenflow as ef
@@ -114,12 +117,20 @@ def clocks(data, **kind):
     return pd.to_datetime(data["id"] * 3_600_000_001_000 + 1_710_050_000_000_000_000, **kind)
 
 
+def objects(data, value):
+    return pd.Series([value if n % 2 else None for n in data["id"]], dtype=object)
+
+
 RESULTS = {
     "local times": ("timestamp", lambda data: clocks(data)),
     "local times of microseconds": ("timestamp", lambda data: clocks(data).astype("datetime64[us]")),
     "local times of seconds": ("timestamp", lambda data: clocks(data).astype("datetime64[s]")),
     "instants": ("timestamp", lambda data: clocks(data, utc=True).dt.tz_convert("Asia/Tokyo")),
     "clocks": ("timestamp_ntz", lambda data: clocks(data)),
+    "instants of Python": ("timestamp", lambda data: objects(data, datetime(2999, 1, 1, tzinfo=UTC))),
+    "clocks of Python": ("timestamp_ntz", lambda data: objects(data, datetime.fromisoformat("2999-01-01"))),
+    "instants as clocks": ("timestamp_ntz", lambda data: objects(data, datetime(2999, 1, 1, tzinfo=UTC))),
+    "nulls as times": ("timestamp", lambda data: objects(data, None)),
     "times with nulls": ("timestamp", lambda data: clocks(data).where(data["id"] % 2 == 0)),
     "durations": ("interval day to second", lambda data: pd.to_timedelta(data["id"] * 1_000, unit="ns")),
     "days": ("date", lambda data: clocks(data).dt.date),
@@ -152,6 +163,39 @@ def test_results_are_read_as_map_in_pandas_reads_them(spark, name):
 
     schema = f"value {kind}"
     assert_same(as_ours(seven(spark), function, schema), as_spark(seven(spark), function, schema), 7)
+
+
+NO_TIMES = {
+    "texts": "2020-01-01",
+    "days": date(2020, 1, 1),
+    "flags": True,
+    "lists": [1],
+    "numpy's numbers": np.int64(7),
+}
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+@pytest.mark.parametrize("name", NO_TIMES)
+def test_objects_that_map_in_pandas_takes_for_no_times_are_refused(spark, name, kind):
+    def function(data):
+        return pd.DataFrame({"value": objects(data, NO_TIMES[name])})
+
+    for way in (as_ours, as_spark):
+        with pytest.raises(PythonException):
+            way(seven(spark), function, f"value {kind}").collect()
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_numbers_are_no_times_also_as_objects(spark, kind):
+    """`mapInPandas` takes them for microseconds; as a column of whole numbers, too, they are refused here."""
+    schema = f"value {kind}"
+    for made in (objects, lambda data, value: data["id"] + value):
+
+        def function(data, made=made):
+            return pd.DataFrame({"value": made(data, 1_500_000_000)})
+
+        with pytest.raises(PythonException, match="the schema declares timestamp"):
+            as_ours(seven(spark), function, schema).collect()
 
 
 def test_every_type_comes_back(spark):

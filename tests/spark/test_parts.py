@@ -71,13 +71,17 @@ def test_actions_of_an_rdd_on_a_part_are_refused(out):
         out.rdd.take(1)
 
 
+def kept(cluster):
+    return cluster._driver.ask(lambda controller: set().union(*map(controller.kept, controller.regions)))
+
+
 def test_state_goes_when_what_is_persisted_goes(cluster, out, eventually):
     out.persist()
     out.take(1)
-    held = cluster._driver.ask(lambda controller: controller.kept())
+    held = kept(cluster)
     assert len(held) == 1
     out.unpersist()
-    eventually(lambda: not cluster._driver.ask(lambda controller: controller.kept() & held))
+    eventually(lambda: not kept(cluster) & held)
     assert counted(out.collect()) == EVERYTHING
 
 

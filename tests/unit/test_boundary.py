@@ -8,6 +8,7 @@ import pytest
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import (
+    Cancel,
     CheckpointTaken,
     Event,
     FeederJoined,
@@ -16,6 +17,7 @@ from evenflow.control.events import (
     MemoryAsked,
     MoveAsked,
     PeerLeft,
+    Record,
     RegionFailed,
     RegionOpened,
     ReportsAsked,
@@ -58,6 +60,7 @@ from evenflow.model.messages import (
     WorkerReport,
     WorkerTrouble,
 )
+from evenflow.model.qos import Qos
 from evenflow.policy import Hash, RoundRobin, RoundRobinPlacement
 
 UNITS = 8
@@ -150,8 +153,8 @@ def break_all(region):
     region.__class__ = type("Broken", (kind,), broken)
 
 
-def scene(kind):
-    made = Controller(3)
+def scene(kind, qos=None):
+    made = Controller(3, qos)
     for peer, worker in ((11, 0), (12, 1)):
         made.handle(Heard(0.0, peer, WorkerHello(worker, "h", 7000 + peer, 100 + peer)))
     made.handle(OPENED[kind])
@@ -165,6 +168,17 @@ def scene(kind):
 
 def heard_by(told, peer):
     return [each.message for each in told if isinstance(each, Tell) and each.peer == peer]
+
+
+def ended(told, peer):
+    """Why a task is to end, in the words that it is told."""
+    return "; ".join(each.reason for each in heard_by(told, peer) if isinstance(each, EvaluationLost | FeederRefused))
+
+
+def spared(told):
+    """The other region's task goes on."""
+    assert ended(told, GOOD).count(";") < 1
+    assert not ended(told, GOOD) or "worker 0 was lost" in ended(told, GOOD)  # which costs everybody, as ever
 
 
 @pytest.mark.parametrize("kind", OPENED)
@@ -185,14 +199,12 @@ def test_an_error_in_a_handler_ends_that_region_alone(kind, event):
         assert "bad" not in made.regions
         assert "on purpose" in made.failure("bad")
         if what != PeerLeft(1.0, BAD, "gone"):
-            words = [each.reason for each in heard_by(told, BAD) if isinstance(each, EvaluationLost | FeederRefused)]
-            assert any("on purpose" in word for word in words)
+            assert "on purpose" in ended(told, BAD)
+        if isinstance(what, FeederJoined):  # which breaks it by its own joining
+            assert "on purpose" in ended(told, LATE)
     assert made.region("good") is good
     if not isinstance(event, Stop):
-        heard = heard_by(told, GOOD)
-        assert not [each for each in heard if isinstance(each, FeederRefused)]
-        lost = [each.reason for each in heard if isinstance(each, EvaluationLost)]
-        assert all("worker 0 was lost" in why for why in lost)  # which costs everybody, as ever
+        spared(told)
         goes_on(made)
 
 
@@ -204,7 +216,84 @@ def goes_on(made):
     if made.failure("bad"):
         told = made.handle(FeederJoined(2.0, 32, "bad", 1, stage="7", facts=FACTS))
         assert "on purpose" in heard_by(told, 32)[0].reason
-    assert made.handle(Tick(3.0)) is not None
+    made.handle(Tick(3.0))
+    made.handle(Heard(3.5, 31, FeederReport(1.0, 0, {}, rows_in=77)))
+    noted = [each.fields for each in made.handle(Tick(5.0)) if isinstance(each, Record) and each.event == "performance"]
+    assert [(each["region"], each["rows_in"]) for each in noted] == [("good", 77)]
+
+
+@pytest.mark.parametrize("kind", OPENED)
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_task_that_breaks_a_region_by_joining_it_is_told_and_its_stage_is_cancelled(kind, alone):
+    """It waited for workers until it gave up, and never heard of the error."""
+    made = scene(kind)
+    if alone:
+        made.handle(PeerLeft(0.5, BAD, "through"))
+    break_all(made.region("bad"))
+    late = FeederJoined(1.0, LATE, "bad", 1, query="q", stage="9", facts=FACTS)
+    told = made.handle(late)
+    assert "on purpose" in ended(told, LATE)
+    assert [each.stage for each in told if isinstance(each, Cancel)] == ["9"] if alone else ["1", "9"]
+    assert made.feeders == {GOOD}
+
+
+class Broken:
+    """A part of a region of which nothing can be had."""
+
+    def __getattribute__(self, name):
+        boom()
+
+
+TARGET = {"bad": Qos(latency_ms=100), "good": Qos(latency_ms=100)}
+PARTS = [
+    (kind, part) for kind in OPENED for part in ("performance", "movements", "evaluations", "statistics", "stored")
+]
+PARTS = [(kind, part) for kind, part in PARTS if kind != "ordered" or part == "performance"]
+
+
+@pytest.mark.parametrize(("kind", "part"), PARTS)
+@pytest.mark.parametrize("event", ALL, ids=_id)
+def test_a_broken_part_of_a_region_ends_that_region_alone(kind, part, event):
+    """Also if it is what the region is closed by, or what its latency is read from."""
+    made = scene(kind, TARGET)
+    good = made.region("good")
+    setattr(made.region("bad"), part, Broken())
+    told = made.handle(event)
+    assert made.region("good") is good
+    if isinstance(event, Stop):
+        assert "stopping" in ended(told, GOOD)
+        return
+    spared(told)
+    told += made.handle(Tick(1.5))  # by now each of them has been asked for something
+    assert "on purpose" in made.failure("bad")
+    assert "bad" not in made.regions
+    assert event == PeerLeft(1.0, BAD, "gone") or "on purpose" in ended(told, BAD)
+    goes_on(made)
+
+
+@pytest.mark.parametrize("part", ["movements", "evaluations"])
+def test_a_region_that_cannot_be_closed_cleanly_says_so_and_costs_no_other_its_instructions(part):
+    made = scene("keyed")
+    setattr(made.region("bad"), part, Broken())
+    told = made.handle(RegionFailed(1.0, "bad", "it was told to"))
+    assert "it was told to" in ended(told, BAD)
+    noted = {each.event: each.fields for each in told if isinstance(each, Record)}
+    assert noted["controller-error"] == {
+        "on": "drop the state of region bad, which workers keep",
+        "error": "MemoryError: on purpose",
+    }
+
+
+@pytest.mark.parametrize("kind", OPENED)
+def test_the_name_of_a_region_that_failed_is_given_to_no_other_operator(kind):
+    """Workers took rows of the new query for late ones of the old, and old DataFrames joined the new region."""
+    made = scene(kind)
+    assert made.free_name("bad") == "bad-2"
+    made.handle(RegionFailed(1.0, "bad", "on purpose"))
+    assert made.free_name("bad") == "bad-2"
+    made.handle(RegionOpened(2.0, "bad-2", "another", Hash(), UNITS))
+    told = made.handle(FeederJoined(2.0, LATE, "bad", 1, query="q", stage="9", facts=FACTS))
+    assert "on purpose" in ended(told, LATE)
 
 
 def test_it_can_be_opened_again():

@@ -1,5 +1,7 @@
 """The controller as tables: events in, instructions out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -336,6 +338,12 @@ def test_what_a_call_costs_beside_its_rows():
 def test_two_regions_never_share_a_name():
     made = controller(opened(0.0, "s"), opened(0.0, "s-2"))
     assert [made.free_name(name) for name in ("r", "s", "t")] == ["r-2", "s-3", "t"]
+
+
+def test_a_region_whose_name_was_not_free_tells_which_it_was():
+    made = controller(opened(0.0, "s"))
+    told = made.handle(replace(opened(1.0, "s-2"), given="s"))[0]
+    assert (told.event, told.fields["region"], told.fields["given"]) == ("region-opened", "s-2", "s")
 
 
 def test_region_opened_later_knows_the_workers():

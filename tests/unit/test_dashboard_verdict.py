@@ -1,9 +1,11 @@
 """The verdict of the live page: one sentence in each situation, and what stands of failures."""
 
+from dataclasses import replace
+
 import pytest
 
-from evenflow.dashboard.failures import CANCELLED_S, WELL_S, JobFailure, JobFailures
-from evenflow.dashboard.verdict import HotUnit, RegionSeen, Situation, verdict
+from evenflow.dashboard.failures import CANCELLED_S, LAPSE_S, WELL_S, JobFailure, JobFailures
+from evenflow.dashboard.verdict import HotUnit, RegionSeen, Situation, tones, verdict
 from evenflow.dashboard.view import PageView
 from tests.support import event_logs as logs
 
@@ -247,6 +249,18 @@ def test_one_verdict_with_its_reason(name):
     assert said["text"] == text or (text.endswith("…") and said["text"].startswith(text[:-1]))
 
 
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_workers_stand_out_where_they_are_the_verdict_and_in_its_tone(name):
+    seen = replace(SITUATIONS[name][0], failures=(), lost=(), silent_s=0.0, state="live")
+    said = verdict(seen)
+    limit = said["title"].startswith(("Uneven", "Unit"))
+    assert tones(seen) == ({0: said["tone"]} if limit else {})
+
+
+def test_two_workers_that_hold_up_the_others_both_stand_out():
+    assert tones(on({0: 0.95, 1: 0.3, 2: 0.9, 3: 0.3})) == {0: "bad", 2: "bad"}
+
+
 @pytest.mark.parametrize("fed", [1.0, 0.6])
 @pytest.mark.parametrize("most", [0.05, 0.3, 0.5, 0.79])
 def test_it_is_not_red_as_long_as_workers_have_room(most, fed):
@@ -259,8 +273,21 @@ def failed(time, region="orders", event="feeder-failed", **fields):
     return logs.entry(time, event, region=region, **task | fields)
 
 
-def joined(time, region="orders"):
-    return logs.entry(time, "feeder-joined", region=region, partition=0, attempt=0, query="q", epoch=1)
+def joined(time, region="orders", partition=0, attempt=0, query="q"):
+    task = {"partition": partition, "attempt": attempt}
+    return logs.entry(time, "feeder-joined", region=region, **task, query=query, epoch=1)
+
+
+def again(time, region, given):
+    """The name is not free, so the region has a number."""
+    return logs.opened(region, time=time) | {"given": given}
+
+
+def others(seconds, region="clicks", start=1):
+    return [logs.performance(float(second), 100, region) for second in range(start, start + seconds)]
+
+
+BATCH = [joined(0.5, query="")]
 
 
 def stopped(time, event):
@@ -275,6 +302,7 @@ def standing(entries, now):
 
 
 FAILED = [("orders", "ValueError: boom")]
+CLICKS = ("clicks", "ValueError: boom")
 LATER = 10 + WELL_S
 
 
@@ -289,8 +317,36 @@ LATER = 10 + WELL_S
         ([failed(1.0), joined(10.0)], LATER, []),
         ([failed(1.0), joined(10.0), failed(12.0)], 9000.0, FAILED),
         ([failed(1.0), joined(10.0, "clicks")], 9000.0, FAILED),
-        ([failed(1.0), joined(10.0, "orders-2")], LATER, []),  # the same operator, made again
-        ([failed(1.0, "orders-2"), joined(10.0, "orders-3")], LATER, []),
+        ([failed(1.0), again(5.0, "orders-2", "orders"), joined(10.0, "orders-2")], LATER, []),  # made again
+        (
+            [again(0.5, "orders-2", "orders"), failed(1.0, "orders-2"), again(5.0, "orders-3", "orders"),
+             joined(10.0, "orders-3")], LATER, [],
+        ),
+        # names that users gave
+        ([failed(1.0, "orders-1"), joined(10.0, "orders-2")], 9000.0, [("orders-1", "ValueError: boom")]),
+        (
+            [*[logs.opened(name) for name in ("orders-1", "orders-2")], failed(1.0, "orders-1"),
+             failed(2.0, "orders-2"), joined(10.0, "orders-2")], LATER, [("orders-1", "ValueError: boom")],
+        ),
+        # tasks that Spark tries again
+        ([failed(1.0), joined(1.2, attempt=1)], 1.2 + WELL_S, []),
+        ([failed(1.0), joined(1.2, attempt=1), failed(1.3, attempt=1)], 9000.0, FAILED),
+        ([failed(1.0), joined(1.2, attempt=1), failed(1.3, attempt=1), joined(1.4, attempt=2)], 1.4 + WELL_S, []),
+        ([failed(1.0), failed(1.0, partition=1), joined(1.2, attempt=1)], 9000.0, FAILED),
+        (
+            [failed(1.0), failed(1.0, partition=1), joined(1.2, attempt=1), joined(1.2, partition=1, attempt=1)],
+            1.2 + WELL_S, [],
+        ),
+        ([failed(1.0, attempt=3), joined(1.1, partition=1, attempt=2)], 9000.0, FAILED),  # about to be cancelled, too
+        ([failed(1.0, attempt=3), joined(10.0)], LATER, []),
+        # jobs that are over
+        ([*BATCH, failed(1.0), *others(int(LAPSE_S) - 1)], 9000.0, FAILED),
+        ([*BATCH, failed(1.0), *others(int(LAPSE_S))], 9000.0, []),
+        ([*BATCH, failed(1.0), *others(int(LAPSE_S), "orders")], 9000.0, FAILED),
+        ([*BATCH, failed(1.0), *others(150), failed(151.0), *others(150, start=152)], 9000.0, FAILED),
+        ([failed(0.5, "clicks"), *BATCH, failed(1.0), *others(int(LAPSE_S))], 9000.0, [*FAILED, CLICKS]),
+        ([joined(0.5), failed(1.0), *others(3 * int(LAPSE_S))], 9000.0, FAILED),  # it should run
+        ([logs.entry(1.0, "controller-failed", error="out"), *others(3 * int(LAPSE_S))], 9000.0, [("", "out")]),
         ([failed(1.0, error="lost", region="orders"), failed(2.0, worker=1)], 9.0, FAILED),
         ([failed(1.0, worker=1), failed(2.0, error="another task failed")], 9.0, FAILED),
         ([failed(1.0, worker=1, error="old"), failed(20.0, worker=1)], 29.0, FAILED),
@@ -312,6 +368,14 @@ def test_failures_cost_no_room(monkeypatch):
     monkeypatch.setattr("evenflow.dashboard.failures.MOST_FAILURES", 3)
     listed = standing([failed(float(number), f"r{number}x") for number in range(9)], 20.0)
     assert [region for region, _ in listed] == ["r8x", "r7x", "r6x"]
+
+
+def test_regions_cost_no_room_either(monkeypatch):
+    monkeypatch.setattr("evenflow.dashboard.failures.MOST_REGIONS", 3)
+    known = JobFailures()
+    for number in range(9):
+        known.apply(again(float(number), f"orders-{number}", "orders"))
+    assert len(known._known) == 3
 
 
 def headline(entries, now):
@@ -361,6 +425,16 @@ def test_an_uneven_query_that_waits_for_its_input_is_not_red_and_says_why_nothin
         "title": "No move so far",
         "text": "work is moved when that brings more than it costs",
     }
+
+
+def test_the_page_is_told_which_worker_stands_out():
+    """By itself it took a load of the last 5 s for that of the last 10, and other bounds."""
+    view = PageView()
+    for entry in logs.keyed_run(seconds=20, until_move=25):
+        view.apply(entry)
+    frame = view.frame(logs.START + 20.5)
+    assert frame["headline"][0]["title"] == "Uneven: worker 0 is the bottleneck"
+    assert [worker["tone"] for worker in frame["workers"]] == [frame["headline"][0]["tone"], "", ""]
 
 
 def test_the_verdict_does_not_change_with_each_micro_batch():

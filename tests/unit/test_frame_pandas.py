@@ -31,6 +31,13 @@ def back(data, kind):
     return conform(to_arrow(data, declared(kind)), declared(kind)).column(0)
 
 
+clock = dt.datetime.fromisoformat
+
+
+def objects(*values):
+    return pd.Series(values, dtype=object)
+
+
 def utc(*texts):
     return [dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC) for text in texts]
 
@@ -117,6 +124,13 @@ def test_aware_timestamps_keep_their_instant():
         ([], pa.list_(pa.int64()), []),
         ([[1], (2, 3), np.array([4])], pa.list_(pa.int64()), [[1], [2, 3], [4]]),
         (naive("2020-01-01"), pa.date32(), [dt.date(2020, 1, 1)]),
+        (objects(clock("2999-01-01"), None, pd.NaT), INSTANT, [*utc("2998-12-31T23:00"), None, None]),
+        (objects(clock("2999-01-01")), CLOCK, [clock("2999-01-01")]),
+        (objects(np.datetime64("2020-01-01T12:00:00")), INSTANT, utc("2020-01-01T11:00")),
+        (objects(*utc("2999-01-01"), *naive("2020-01-01T00:00+05:00")), INSTANT, utc("2999-01-01", "2019-12-31T19:00")),
+        (objects(*utc("2020-01-01T12:00")), CLOCK, naive("2020-01-01T12:00")),
+        (objects(None, pd.NA, np.nan), INSTANT, [None, None, None]),
+        (objects(None, pd.NaT), CLOCK, [None, None]),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -171,7 +185,17 @@ def test_the_index_does_not_matter():
         ([1000], INSTANT, "column 'a' is int64, the schema declares timestamp[us, tz=Europe/Berlin]"),
         (naive("2020-01-01"), pa.int64(), "column 'a' is timestamp[ns], the schema declares int64"),
         (pd.to_datetime(["2020-01-01T00:00Z"]), CLOCK, "column 'a' is timestamp[ns, tz=UTC], the schema declares"),
-        (["soon"], INSTANT, "column 'a' cannot be read as timestamp[us, tz=Europe/Berlin]"),
+        (["soon"], INSTANT, "column 'a' is string, the schema declares timestamp[us, tz=Europe/Berlin]"),
+        (objects(1_500_000_000), INSTANT, "column 'a' is int64, the schema declares timestamp[us, tz=Europe/Berlin]"),
+        (objects(1_500_000_000), CLOCK, "column 'a' is int64, the schema declares timestamp[us]"),
+        (objects(np.int64(1)), CLOCK, "column 'a' is int64, the schema declares timestamp[us]"),
+        (objects(1.5e9, None), CLOCK, "column 'a' is double, the schema declares timestamp[us]"),
+        (objects("2020-01-01"), CLOCK, "column 'a' is string, the schema declares timestamp[us]"),
+        (objects(dt.date(2020, 1, 1)), CLOCK, "column 'a' is date32[day], the schema declares timestamp[us]"),
+        (objects(clock("2020-01-01"), 5), CLOCK, "ValueError: 5 is int, and others are times"),
+        (objects(*utc("2020-01-01"), clock("2020-01-01")), INSTANT, "ValueError: some of its times have a zone"),
+        (objects(pd.Timestamp("2020-01-01 00:00:00.000000001")), CLOCK, "has nanoseconds, which Spark does not"),
+        (objects(*naive("2020-03-29 02:30")), INSTANT, "Timestamp doesn't exist in timezone 'Europe/Berlin'"),
         (pd.Categorical(["x"]), pa.int64(), "column 'a' cannot be read as int64"),
         (naive("2020-03-29 02:30"), INSTANT, "Europe/Berlin]: Timestamp doesn't exist in timezone 'Europe/Berlin'"),
         (naive("2020-01-01 00:00:00.000000001"), CLOCK, "from timestamp[ns] to timestamp[us] would lose data"),

@@ -2,18 +2,24 @@
 
 import base64
 import json
+import re
+import threading
 from dataclasses import replace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenflow.errors import CorruptState
+from evenflow.errors import CorruptState, InvalidArgument, StateLost, StoreInUse
+from evenflow.runtime.feeder.task import REAL
+from evenflow.state.store.claim import claim
+from evenflow.state.store.disk import DiskStore
 from evenflow.state.store.generations import CLAIMS, NOBODY, Holding, Mark
 from evenflow.state.store.sealed import Place
 from evenflow.testing import check_operator
-from evenflow.torture import clock, copies, damage, hooks, store, view
+from evenflow.torture import blunders, clock, copies, damage, hooks, store, view
 from evenflow.torture.check import (
     COLUMNS,
     WRITTEN,
@@ -460,6 +466,27 @@ def test_a_clock_steps_once_its_time_has_come(run, monkeypatch):
     assert clock.time.time() > hooks.REAL_TIME() + 1800
 
 
+class NoLocks(DiskStore):
+    """A store in which claims live by their beats."""
+
+    def lock(self, about):
+        return None
+
+
+def test_a_clock_that_steps_reaches_claims_and_tasks(run, tmp_path, monkeypatch):
+    """Their clocks were taken when they were imported, before any step."""
+    known = run(Fault("step", "driver", seconds=3600.0))
+    monkeypatch.setattr(clock.time, "time", hooks.REAL_TIME)
+    there = NoLocks(tmp_path / "claimed")
+    claim(there, "first")
+    with pytest.raises(StoreInUse, match="in use by first"):
+        claim(there, "second")
+    clock.install(known, "driver")
+    known.claim(0)
+    claim(there, "second")
+    assert REAL.wall() > hooks.REAL_TIME() + 1800
+
+
 def test_a_store_with_a_key_has_the_faults_below_it(run):
     known = run(Fault("flip", point="log", share=0.0))
     with store._open_faulty(Place(str(known.folder / hooks.STATE), b"k" * 32)) as faulty:
@@ -513,3 +540,34 @@ def test_an_operator_has_its_name_again_or_adopts_its_state_once_another_one_is_
     assert names.after("a worker was lost") == last
     assert known.done(0)
     assert last.options("a") == ({"name": "a"} if share else {"name": f"a{OTHER}", "was": "a"})
+
+
+class Told:
+    """A cluster whose operators fail in the way that a test says."""
+
+    def __init__(self, error):
+        self.error = error
+        self.tries = 0
+
+    def make(self, _cluster, _rows):
+        self.tries += 1
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (InvalidArgument("its own words: do it otherwise"), ""),
+        (StateLost("worker 0 was lost"), "the mistake 'make' should say 'its own words', and .*: worker 0 was lost"),
+    ],
+)
+def test_a_mistake_has_to_fail_with_its_own_error(monkeypatch, tmp_path, error, said):
+    told = Told(error)
+    monkeypatch.setattr(blunders, "BLUNDERS", [blunders.Blunder(told.make, "its own words")])
+    monkeypatch.setattr(blunders, "POLL_S", 0.01)
+    monkeypatch.setattr(blunders, "PATIENCE_S", 0.3)
+    over = threading.Event()
+    assert re.fullmatch(said, blunders.commit(MagicMock(), None, tmp_path, 0.5, over))
+    assert (told.tries > 1) == bool(said), "what runs into another fault is tried again"
+    over.set()
+    assert blunders.commit(MagicMock(), None, tmp_path, 0.5, over) == ""

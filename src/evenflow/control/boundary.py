@@ -83,14 +83,19 @@ class Boundary:
             if feeder.stage:  # a retry would fail as well, and hide the error
                 yield Cancel(feeder.own_stage or feeder.stage, f"region {name}: {why}")
         if isinstance(region, KeyedRegion):
-            yield from self._cleaned(region)
+            yield from self._cleaned(time, region)
 
-    def _cleaned(self, region: KeyedRegion) -> Iterator[Instruction]:
-        """Have workers drop all state of a region, and forget its movements."""
-        moves, evaluations = tuple(region.movements.under_way), region.evaluations
+    def _cleaned(self, time: float, region: KeyedRegion) -> Iterator[Instruction]:
+        """Have workers drop all state of a region, and forget its movements; as far as the region can tell of them."""
+        try:
+            moves, evaluations = tuple(region.movements.under_way), region.evaluations
+            stored = {evaluation: evaluation in evaluations.stored for evaluation in evaluations.ids}
+        except Exception as error:  # it is broken as it is: everybody else's instructions must not be lost with it
+            what = f"drop the state of region {region.name}, which workers keep"
+            yield Record(time, "controller-error", {"on": what, "error": described(error)})
+            return
         for site in self._sites().values():
             if moves:
                 yield Tell(site.peer, AbandonMoves(region.name, moves))
-            for evaluation in evaluations.ids:  # a query whose state is stored may come again
-                over = DropState if evaluation in evaluations.stored else ForgetEvaluation
-                yield Tell(site.peer, over(region.name, evaluation))
+            for evaluation, kept in stored.items():  # a query whose state is stored may come again
+                yield Tell(site.peer, (DropState if kept else ForgetEvaluation)(region.name, evaluation))

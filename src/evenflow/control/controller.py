@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from math import inf
 from typing import cast
 
@@ -159,10 +160,10 @@ class Controller:
         region = self._keyed(feeder.region)
         return bool(feeder.query) and region is not None and not region.evaluations.knows(feeder)
 
-    def kept(self) -> set[int]:
-        """The persisted RDDs whose evaluations have state."""
-        found = (self._keyed(name) for name in self._regions)
-        return set().union(*(region.evaluations.kept for region in found if region is not None))
+    def kept(self, name: str) -> set[int]:
+        """The persisted RDDs whose evaluations have state in a region."""
+        region = self._keyed(name)
+        return region.evaluations.kept if region is not None else set()
 
     def run_of(self, peer: Peer) -> str:
         """The run of the query of a feeder that has not ended; empty for any other peer."""
@@ -177,9 +178,12 @@ class Controller:
         return {region.operator for region in self._regions.values()}
 
     def free_name(self, name: str) -> str:
-        """`name` or, if a region has that name, the first of name-2, name-3, ... that is free."""
+        """`name` or, if a region has that name, the first of name-2, name-3, ... that is free.
+
+        That of a region that has failed is not free: its old DataFrames and what workers know of it are under it.
+        """
         names = (f"{name}-{number}" if number > 1 else name for number in itertools.count(1))
-        return next(free for free in names if free not in self._regions)
+        return next(free for free in names if free not in self._regions and free not in self._feeders.failed)
 
     def ready(self, operator: str) -> bool:
         """Whether every live worker has an operator loaded."""
@@ -234,7 +238,8 @@ class Controller:
         for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:
             self._service.forget(name)
             yield from self._boundary.one(event.time, self._regions.pop(name), lambda old: old.close(event.time))
-        yield region.opened(event.time)
+        told = region.opened(event.time)
+        yield replace(told, fields={**told.fields, "given": event.given}) if event.given else told
         yield from region.set_workers(event.time, self._workers.sites)
 
     def _stored(self, event: SaveEnded) -> Iterator[Instruction]:

@@ -72,6 +72,8 @@ class RegionOpened:
     """The warning to give, once, if several partitions of a batch have rows; empty if their order does not matter."""
     graph: GraphPlacing | None = None
     """Of the region of a graph: what it looks like, and how its operators are placed."""
+    given: str = ""
+    """The name that it was to have, if that was not free; empty if it has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,13 +73,14 @@ class Feeders:
             yield from refused(event, why, FeederRefused(why))
             return
         region = self._regions[event.region]
+        self._joined[event.peer] = event  # before it is registered: if that breaks the region, this task is told, too
         why = region.register(event)
         if why:
+            del self._joined[event.peer]
             yield from refused(event, why)
             if isinstance(event.saved, str) and event.stage:  # a retry would fail as well, and hide the reason
                 yield Cancel(event.own_stage or event.stage, f"region {event.region}: {why}")
             return
-        self._joined[event.peer] = event
         yield Record(event.time, "feeder-joined", _task(event) | {"query": event.query, "epoch": event.epoch})
         yield from region.join(event)
 
@@ -106,6 +107,7 @@ class Feeders:
         """A task fails. If the cluster is stopping, that is why, unless the user's function failed on a worker."""
         if not self._stopping or message.worker is not None:
             where = {} if message.worker is None else {"worker": message.worker}
+            where |= {"partition": self._partitions.get(feeder.peer, feeder.partition)}
             yield Record(time, "feeder-failed", _task(feeder) | where | {"error": message.reason[:MOST_ERROR]})
         if not self._stopping:
             yield from region.hear(time, feeder, message)

@@ -47,15 +47,22 @@ class Service:
         """Look at every target, and do what follows; `serve` keeps an error of one region from the others."""
         if not any(isinstance(given, Qos) for given in self._qos.values()):
             return
-        quiet = {name: self._quiet_s(time, name, region.performance.total) for name, region in regions.items()}
+        quiet: dict[str, float] = {}
+        for name, region in list(regions.items()):
+            yield from serve(time, name, partial(self._look, time, region, sites, quiet))
         busy = [name for name, seconds in quiet.items() if seconds < BUSY_S]
-        for name, seconds in quiet.items():
-            if seconds >= IDLE_S and (name in self._sharing.boosts or regions[name].shed):
-                self._targets.forget(name)
-                qos = qos_of(self._qos, name)
-                yield from serve(time, name, partial(self._adjust, time, regions[name], qos, IDLE, sites))
         for name in busy:
             yield from serve(time, name, partial(self._decide, time, regions[name], sites, len(busy) > 1))
+
+    def _look(
+        self, time: float, region: OrderedRegion | KeyedRegion, sites: Mapping[int, Site], quiet: dict[str, float]
+    ) -> Iterator[Instruction]:
+        """Add to `quiet` for how long a region has had no rows; one that is idle gives everything back."""
+        name = region.name
+        seconds = quiet[name] = self._quiet_s(time, name, region.performance.total)
+        if seconds >= IDLE_S and (name in self._sharing.boosts or region.shed):
+            self._targets.forget(name)
+            yield from self._adjust(time, region, qos_of(self._qos, name), IDLE, sites)
 
     def _decide(
         self, time: float, region: OrderedRegion | KeyedRegion, sites: Mapping[int, Site], shared: bool

@@ -7,16 +7,20 @@ from dataclasses import dataclass, replace
 from evenflow.dashboard.actions import reason_of
 from evenflow.dashboard.pace import LAG_S, RECENT_S
 from evenflow.eventlog.standing import LoggedEvent
-from evenflow.model.weights import given_name
 
 MOST_FAILURES = 200
 """Regions whose failure is kept; of more, the oldest are forgotten."""
+MOST_REGIONS = 1000
+"""Regions of which it is kept what they were called and who fed them; of more, the oldest are forgotten."""
 TOGETHER_S = 5.0
-"""JobFailures of one region within so many seconds have one cause, which is told first, or by the user's function."""
+"""Failures of one region within so many seconds have one cause, which is told first, or by the user's function."""
 CANCELLED_S = 1.0
 """Tasks that begin so soon after a failure belong to the job that failed, and are about to be cancelled."""
 WELL_S = RECENT_S + LAG_S
 """A region that was fed again, and has not failed for so many seconds since, runs again."""
+LAPSE_S = 300.0
+"""Once other jobs have had rows for so many seconds, taken together, a batch job that failed is no headline any more.
+A streaming query that failed is: it should run all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +34,24 @@ class JobFailure:
     """Whether the user's function raised the error."""
     again: float | None = None
     """Since when the region is fed again."""
+    tasks: frozenset[int] = frozenset()
+    """The partitions of tasks that failed and were not tried again: without them Spark does not end the job well."""
+    others_s: float = 0.0
+    """For how many seconds other jobs have had rows since."""
 
     def stands(self, now: float) -> bool:
         """Whether the region has not run well since."""
         return self.again is None or now - self.again < WELL_S
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a region."""
+
+    name: str
+    """The one that it was given: "name-2" may be a further use of a name, or the name itself."""
+    batch: bool = False
+    """Whether what feeds it is no streaming query."""
 
 
 class JobFailures:
@@ -41,32 +59,71 @@ class JobFailures:
 
     def __init__(self) -> None:
         self._latest: dict[str, JobFailure] = {}
-        """By name; further uses of a name ("name-2") count as the same job, started again."""
+        """By given name: further uses of it count as the same job, started again."""
+        self._known: dict[str, _Known] = {}
 
     def apply(self, entry: LoggedEvent) -> None:
         """Take in an entry."""
         at, region = float(entry["at"]), str(entry.get("region", ""))
         match entry["event"]:
-            case "feeder-failed" | "feeder-refused" | "attempt-poisoned" | "evaluation-ended" | "region-failed":
-                self._failed(JobFailure(region, at, reason_of(entry), "worker" in entry))
+            case "region-opened":
+                self._of(region).name = str(entry.get("given", region))
+            case "feeder-failed":
+                tasks = frozenset({int(entry.get("partition", 0))})
+                self._failed(JobFailure(region, at, reason_of(entry), "worker" in entry, tasks=tasks))
+            case "feeder-refused" | "attempt-poisoned" | "evaluation-ended" | "region-failed":
+                self._failed(JobFailure(region, at, reason_of(entry)))
             case "controller-failed" | "checkpoint-taken":
                 self._failed(JobFailure("", at, reason_of(entry)))
             case "feeder-joined":
-                name = given_name(region)
-                known = self._latest.get(name)
-                if known is not None and known.again is None and at - known.at > CANCELLED_S:
-                    self._latest[name] = replace(known, again=at)
+                known = self._of(region)
+                known.batch = not entry.get("query")
+                self._joined(known.name, at, int(entry.get("partition", 0)), int(entry.get("attempt", 0)))
+            case "performance":
+                self._went_well(self._of(region).name, float(entry.get("seconds", 0.0)))
 
     def standing(self, now: float) -> list[JobFailure]:
         """Those of regions that do not run again yet: those of the cluster first, then the latest first."""
         found = [failure for failure in self._latest.values() if failure.stands(now)]
         return sorted(found, key=lambda failure: (failure.region != "", -failure.at))
 
+    def _of(self, region: str) -> _Known:
+        known = self._known.pop(region, None) or _Known(region)
+        self._known[region] = known
+        if len(self._known) > MOST_REGIONS:
+            del self._known[next(iter(self._known))]
+        return known
+
+    def _joined(self, name: str, at: float, partition: int, attempt: int) -> None:
+        """A task has begun: that of a new job, or one that Spark tries again."""
+        failure = self._latest.get(name)
+        if failure is None or failure.again is not None:
+            return
+        left = failure.tasks - {partition} if attempt else frozenset()
+        runs = not left if attempt else at - failure.at > CANCELLED_S
+        if runs:
+            self._latest[name] = replace(failure, again=at, tasks=left)
+        elif attempt:
+            self._latest[name] = replace(failure, tasks=left)
+
+    def _went_well(self, name: str, seconds: float) -> None:
+        """A region has had rows: if it runs well, what batch jobs beside it ran into becomes less of a headline."""
+        failure = self._latest.get(name)
+        if failure is not None and failure.again is None:
+            return
+        for other, known in list(self._latest.items()):
+            if other != name and self._of(known.region).batch:
+                self._latest[other] = replace(known, others_s=known.others_s + seconds)
+                if known.others_s + seconds >= LAPSE_S:
+                    del self._latest[other]
+
     def _failed(self, failure: JobFailure) -> None:
-        name = given_name(failure.region)
+        name = self._of(failure.region).name
         known = self._latest.pop(name, None)
-        if known is not None and failure.at - known.at <= TOGETHER_S and (known.by_function or not failure.by_function):
-            failure = replace(known, at=failure.at, again=None)
+        if known is not None:
+            failure = replace(failure, tasks=known.tasks | failure.tasks)
+            if failure.at - known.at <= TOGETHER_S and (known.by_function or not failure.by_function):
+                failure = replace(failure, why=known.why, by_function=known.by_function, region=known.region)
         self._latest[name] = failure
         if len(self._latest) > MOST_FAILURES:
             del self._latest[next(iter(self._latest))]

@@ -216,8 +216,8 @@ def _limit(seen: Situation) -> dict[str, str]:
             return sentence("quiet", text, "Next to nothing to do")
         return sentence("quiet", "no rows are being fed", "Nothing to do")
     loads, score = seen.while_fed, seen.imbalance or 1.0
-    mean, most = sum(loads.values()) / len(loads), loads[seen.busiest]
-    if most >= BUSY and score >= EVEN and mean < BUSY:
+    mean = sum(loads.values()) / len(loads)
+    if _holding_up(seen):
         return _one_worker(seen, loads, score)
     if mean >= BUSY:
         even = "evenly " if score <= EVEN else ""
@@ -235,6 +235,19 @@ def _limit(seen: Situation) -> dict[str, str]:
     elif score >= UNEVEN:
         text += f"; worker {seen.busiest} does {score:.2f} of the mean, but has room: moving work would bring nothing"
     return sentence("good", text, "The input is the bottleneck")
+
+
+def _holding_up(seen: Situation) -> list[int]:
+    """Workers without room that do more than the others, while the others have room."""
+    loads = seen.while_fed
+    if seen.imbalance is None or sum(loads.values()) / len(loads) >= BUSY:
+        return []
+    return [worker for worker, load in loads.items() if load >= BUSY and seen.loads[worker] >= EVEN * seen.mean]
+
+
+def tones(seen: Situation) -> dict[int, str]:
+    """By worker that stands out, its tone: that of the verdict, so that the one never contradicts the other."""
+    return dict.fromkeys(_holding_up(seen), _limit(seen)["tone"]) if seen.loads else {}
 
 
 def _fed_words(seen: Situation) -> str:

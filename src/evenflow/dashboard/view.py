@@ -20,7 +20,7 @@ from evenflow.dashboard.keyed import KeyedView
 from evenflow.dashboard.pace import Pace
 from evenflow.dashboard.regions import KEPT_REGIONS, LATENCY_S, WALL, OrderedView, RegionView
 from evenflow.dashboard.situation import FedTime, situation_of
-from evenflow.dashboard.verdict import Situation, verdict
+from evenflow.dashboard.verdict import Situation, tones, verdict
 from evenflow.dashboard.words import action_words
 from evenflow.dashboard.workers import WorkerTable, rounded
 from evenflow.eventlog.reading import DAMAGED, begins_run
@@ -184,7 +184,9 @@ class PageView:
             "unread": self.unread,
             "headline": [verdict(seen), did],
             "figures": self._figures(now, summary),
-            "workers": self.workers.shown(now, {each: 1 / cost for each, cost in seen.row_s.items() if cost}),
+            "workers": self.workers.shown(
+                now, {each: 1 / cost for each, cost in seen.row_s.items() if cost}, tones(seen)
+            ),
             "regions": [region.shown(now) for region in shown],
             "more_regions": len(self.regions) - len(shown),
             "actions": [each.shown(self.history, now) for each in list(self.actions.all)[: -SHOWN_ACTIONS - 1 : -1]],

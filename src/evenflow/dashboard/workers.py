@@ -142,8 +142,8 @@ class WorkerTable:
                 worker.memory, worker.resident = whole(entry["memory"]), whole(entry["resident"])
                 worker.spilled = whole(entry["spilled"])
 
-    def shown(self, now: float, speeds: dict[int, float]) -> list[dict[str, Any]]:
-        """What the page shows of them; `speeds` are relative to the usual worker."""
+    def shown(self, now: float, speeds: dict[int, float], tones: dict[int, str]) -> list[dict[str, Any]]:
+        """What the page shows of them; `speeds` are relative to the usual worker, `tones` of those that stand out."""
         return [
             {
                 "id": worker.id,
@@ -154,6 +154,7 @@ class WorkerTable:
                 "restarts": max(0, worker.incarnation - 1),
                 "why": worker.why[:300],
                 "utilisation": rounded(worker.utilisation(now), 4),
+                "tone": tones.get(worker.id, ""),
                 "rows_s": rounded(worker.rows_s(now), 1),
                 "queue": rounded(worker.queue(now), 0),
                 "speed": rounded(speeds.get(worker.id), 3),

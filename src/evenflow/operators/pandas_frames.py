@@ -7,9 +7,11 @@ does the one in Arrow and the other in pandas, which disagree by seconds about y
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -143,15 +145,31 @@ def _as_spark(column: pd.Series, schema: pa.Schema, name: str) -> pa.Array:
     Local times that a clock shows twice are the second ones; one that it never shows is refused.
     """
     field, kind = _spark_schema(schema)[name], schema.field(name).type
-    if pa.types.is_timestamp(kind) and column.dtype == object:  # local times, which pyspark would take for UTC's
-        column = pd.to_datetime(column)
-    if _instants(kind) and column.dtype.kind == "M":
-        times = pa.Array.from_pandas(column)
-        if times.type.tz is None:
+    of_objects = pa.types.is_timestamp(kind) and column.dtype == object
+    if of_objects or (_instants(kind) and column.dtype.kind == "M"):
+        times = _one_array(pa.Array.from_pandas(column))
+        if of_objects:
+            if not (pa.types.is_timestamp(times.type) or pa.types.is_null(times.type)):
+                return times  # numbers, texts and days are no times, which `conform` says
+            _check_times(column)
+        if _instants(kind) and pa.types.is_timestamp(times.type) and times.type.tz is None:
             times = pc.assume_timezone(times, kind.tz, ambiguous="latest", nonexistent="raise")
         return times.cast(kind)
     types = StructType([field])
     return PandasToArrowConversion.convert([column], types, timezone=_zone(schema)).column(0)
+
+
+def _check_times(column: pd.Series) -> None:
+    """Refuse objects that Arrow would change to make a column of times of them."""
+    values = [each for each in column[column.notna()] if not isinstance(each, np.datetime64)]
+    other = next((each for each in values if not isinstance(each, datetime)), None)
+    if other is not None:
+        raise ValueError(f"{other!r} is {type(other).__name__}, and others are times")
+    if len({each.tzinfo is None for each in values}) > 1:
+        raise ValueError("some of its times have a zone and some have none: give all of them one, or none")
+    fine = next((each for each in values if getattr(each, "nanosecond", 0)), None)
+    if fine is not None:
+        raise ValueError(f"{fine} has nanoseconds, which Spark does not: round it to microseconds")
 
 
 def _kin(dtype: Any, kind: pa.DataType) -> bool:

@@ -142,7 +142,9 @@ class Injector:
             case "pause":
                 self.pause()
             case "blunder":
-                blunders.commit(self._spark, self._cluster, self._hooks.folder, fault.share)
+                over, folder = self._thread.closing, self._hooks.folder
+                said = blunders.commit(self._spark, self._cluster, folder, fault.share, over)
+                self.wrong = self.wrong or said
             case "exhaust":
                 self._starve(os.getpid(), fault.seconds)
                 self._thread.closing.wait(fault.seconds)  # this thread would need descriptors, too

@@ -3,7 +3,6 @@
 import { bar, fillTable, keep, make, mark, say } from "./dom.js";
 import { bytes, clock, count, known, ms, percent, plural, ratio, seconds, times } from "./format.js";
 
-const [UNEVEN, BUSY] = [1.25, 0.8];
 const SIGNS = { good: "✓", fair: "△", bad: "▲", quiet: "○" };
 const get = (id) => document.getElementById(id);
 
@@ -49,15 +48,8 @@ const WORKER_COLUMNS = [
   { head: "Waiting", number: true, about: "rows that wait for state on disk", text: (w) => bytes(w.pending) },
 ];
 
-/** A worker without room that does much more than the mean stands out, as in the verdict. */
-function toned(workers) {
-  const loads = workers.map((w) => w.utilisation).filter(known);
-  const mean = loads.reduce((sum, load) => sum + load, 0) / (loads.length || 1);
-  return workers.map((w) => ({ ...w, tone: w.utilisation >= BUSY && w.utilisation > UNEVEN * mean ? "bad" : "" }));
-}
-
 export function showWorkers(workers) {
-  fillTable(get("workers"), WORKER_COLUMNS, toned(workers), (w) => w.id, "No worker has joined yet.");
+  fillTable(get("workers"), WORKER_COLUMNS, workers, (w) => w.id, "No worker has joined yet.");
 }
 
 /** What was done, such as "12 units of spending moved", and where, such as "w3 → w5". */

@@ -51,7 +51,8 @@ class Regions:
             self._driver.add_code(operator, code)
             region = self._driver.ask(lambda controller: controller.free_name(name))
             about = self._driver.now(), region, operator, balance, units, False
-            opened = RegionOpened(*about, transfer, order_warning, graph)
+            given = name if region != name else ""
+            opened = RegionOpened(*about, transfer, order_warning, graph, given)
             self._driver.open_region(opened)
         return region, operator
 

@@ -244,9 +244,9 @@ class ControllerThread(BackgroundThread):
                 with self._lock:
                     match happening:
                         case Received(channel=channel, frame=frame):
-                            self._received(channel, frame)
+                            self._attempt("hear a peer", partial(self._received, channel, frame))
                         case Lost(channel=channel, reason=reason, known=known):
-                            self._lost(channel, reason, known)
+                            self._attempt("let a peer go", partial(self._lost, channel, reason, known))
             if self.now() >= due:
                 due = max(due + self._period, self.now())
                 self._posted.put((Tick(self.now()), None))
@@ -263,7 +263,12 @@ class ControllerThread(BackgroundThread):
                     done.set()
 
     def _look_for_unpersisted(self) -> None:
-        kept = self._controller.kept()
+        kept: set[int] = set()
+        for region in list(self._controller.regions):
+            try:
+                kept |= self._controller.kept(region)
+            except Exception as error:
+                self._fail(region, described(error))
         gone = self._stages.unpersisted(kept) if kept and self._stages is not None else None
         if gone:
             self._posted.put((Unpersisted(self.now(), gone), None))
@@ -278,11 +283,16 @@ class ControllerThread(BackgroundThread):
         try:
             act()
         except Exception as error:
-            self._log.write(Record(self.now(), "controller-error", {"on": what, "error": repr(error)}))
+            self._log.write(Record(self.now(), "controller-error", {"on": what, "error": described(error)}))
             if self._errors.admits("controller-error"):
                 logger.error("evenflow's controller could not %s", what, exc_info=error)
             return described(error)
         return ""
+
+    def _fail(self, region: str, error: str) -> None:
+        """Something for a region went wrong, if it was about one: that region is closed, and no other."""
+        if region:
+            self._posted.put((RegionFailed(self.now(), region, error), None))
 
     def _do(self, event: Event | _Found) -> None:
         if not isinstance(event, _Found):
@@ -349,7 +359,13 @@ class ControllerThread(BackgroundThread):
             return
         joined = self._joined(peer, hello)
         self._peers[channel], self._channels[peer] = peer, channel
-        if self._controller.unknown(joined) or self._is_new_run(joined):
+        try:
+            waits = self._controller.unknown(joined) or self._is_new_run(joined)
+        except Exception as error:  # the region is broken, which ends it; this task is not in it, and is told here
+            self._fail(joined.region, described(error))
+            self._turn_out(channel, f"region {joined.region} has failed: {described(error)}")
+            return
+        if waits:
             self._introduce(channel, joined)
         else:
             self._carry_out(self._controller.handle(joined))
@@ -391,15 +407,14 @@ class ControllerThread(BackgroundThread):
             self._carry_out(self._controller.handle(feeder))
             return
         query = feeder.region, feeder.query
-        self._early[channel] = []
-        if query not in self._looking:
-            self._looking[query] = []
+        if query not in self._looking:  # from then on: if the look cannot be begun, a retry must not wait for its end
             if self._controller.unknown(feeder):
                 done = partial(self._looked, query)
                 self._checkpoint_thread.look(*query, feeder.epoch, feeder.first, done)
             else:
                 self._checkpoint_thread.look_again(*query, feeder.epoch, lambda why: self._looked(query, why or None))
-        self._looking[query].append((channel, feeder))
+        self._looking.setdefault(query, []).append((channel, feeder))
+        self._early[channel] = []
 
     def _looked(self, query: tuple[str, str], saved: Any) -> None:
         """On the checkpoint thread's thread: it is known what the store has of a query."""
@@ -419,10 +434,17 @@ class ControllerThread(BackgroundThread):
         if peer is not None:
             del self._channels[peer]
             run = self._controller.run_of(peer)
-            stopped = self._queries is not None and bool(run) and self._queries.stopped(run)
-            self._handle(PeerLeft(self.now(), peer, reason, stopped))
+            self._handle(PeerLeft(self.now(), peer, reason, bool(run) and self._was_stopped(run)))
         elif not known:
             self._refuse("stranger-refused", reason)
+
+    def _was_stopped(self, run: str) -> bool:
+        """Whether a run of a query was stopped by the user; not if nobody can say."""
+        found: list[bool] = []
+        queries = self._queries
+        if queries is not None:
+            self._attempt(f"ask whether run {run} of a query was stopped", lambda: found.append(queries.stopped(run)))
+        return found == [True]
 
     def _refuse(self, event: str, reason: str) -> None:
         """Somebody was turned out, which is written down; but no crowd can fill the log."""
@@ -437,9 +459,8 @@ class ControllerThread(BackgroundThread):
         """Carry out instructions. If one cannot be, its region is closed, and the others are carried out."""
         for instruction in instructions:
             error = self._attempt(f"carry out {type(instruction).__name__}", partial(self._carry_out_one, instruction))
-            region = self._controller.concerned(instruction) if error else ""
-            if region:
-                self._posted.put((RegionFailed(self.now(), region, error), None))
+            if error:
+                self._fail(self._controller.concerned(instruction), error)
 
     def _carry_out_one(self, instruction: Instruction) -> None:
         match instruction:

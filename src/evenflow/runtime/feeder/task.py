@@ -40,6 +40,11 @@ def identity() -> Identity:
     }
 
 
+def wall() -> float:
+    """The wall clock, looked up whenever it is read: a clock that is put in its place later is seen."""
+    return time.time()
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """What a feeder gets from outside; tests give their own."""
@@ -48,7 +53,7 @@ class Environment:
     poller: Callable[[bytes, Callable[[], float], int], Poller] = Poller
     """Made from the cluster's secret, the clock and the bytes of a socket's buffer."""
     clock: Callable[[], float] = time.perf_counter
-    wall: Callable[[], float] = time.time
+    wall: Callable[[], float] = wall
     """Seconds on a clock that tasks on all machines share."""
     sleep: Callable[[float], None] = time.sleep
     frame_size: Callable[..., FrameSize] = FrameSize

@@ -50,7 +50,12 @@ class Claim:
             self._lock.release()
 
 
-def claim(store: Store, owner: str, now: Callable[[], float] = time.time) -> Claim:
+def wall() -> float:
+    """The wall clock, looked up whenever it is read: a clock that is put in its place later is seen by old claims."""
+    return time.time()
+
+
+def claim(store: Store, owner: str, now: Callable[[], float] = wall) -> Claim:
     """Take the checkpoint, or raise a `StoreInUse` that says who has it; `owner` is our name in such errors."""
     mine = {"owner": owner, "host": os.uname().nodename, "pid": os.getpid(), "since": now()}
     lock = store.lock(mine)
