@@ -28,21 +28,17 @@ class Losses:
         """What our checkpoint had before it was put back to an earlier time."""
         self.batches = {}
         """By query, the batch that Spark was at before its checkpoint was put back to an earlier time."""
+        self.placed = None
+        """What our checkpoint had right after one of the two was put back."""
         self.count = self.noticed = 0
 
     def copy(self):
-        """Copy both checkpoints, between two batches.
-
-        If ours knows of the batch that is done, the two belong together, and nobody misses what was newer.
-        """
-        known = {(blob.query, blob.epoch) for name in self.world.store.blobs if (blob := parse(name)) is not None}
-        if all((query.name, query.epoch - 1) in known for query in self.world.jobs):
-            self.newer, self.batches = {}, {}
+        """Copy both checkpoints, between two batches."""
         self.copies.append((dict(self.world.store.blobs), {query.name: query.epoch for query in self.world.jobs}))
 
     def _put_back(self, blobs, epochs):
         """Put our checkpoint back to an earlier time, or Spark's."""
-        self.mend()
+        self._forget()
         self.count += 1
         self.apart += 1
         if self.world.rng.random() < 0.7:
@@ -52,6 +48,14 @@ class Losses:
             self.batches = {query.name: query.epoch for query in self.world.jobs}
             self._set(epochs)
             self.world.note(f"Spark's checkpoint is a copy of {epochs}")
+        self.placed = dict(self.world.store.blobs)
+
+    def _forget(self):
+        """Before something else is done: what is not as it was is mended, unless a query has gone on with it."""
+        self.mend()
+        if self.placed == self.world.store.blobs:
+            self._return()
+        self.newer, self.batches, self.placed = {}, {}, None
 
     def _set(self, epochs):
         for query in self.world.jobs:
@@ -59,10 +63,8 @@ class Losses:
 
     def strike(self):
         """Lose one blob or all of a kind, change one, give it the content of another, or put back an older copy."""
-        if self.newer or self.batches:  # nobody has looked yet: what is newer must not be lost for good
-            return
         rng, blobs = self.world.rng, self.world.store.blobs
-        if self.copies and len(self.world.jobs) == 1 and rng.random() < self.world.plan.copies:
+        if self.copies and rng.random() < self.world.plan.copies:
             self._put_back(*rng.choice(self.copies))
             return
         kinds = {}
@@ -77,7 +79,7 @@ class Losses:
         chosen = names if rng.random() < 0.3 else [rng.choice(names)]
         stale = len(names) > 1 and len(chosen) == 1 and rng.random() < 0.3
         changed = len(chosen) == 1 and not stale and rng.random() < 0.3
-        self.mend()
+        self._forget()
         self.were = {name: blobs[name] for name in chosen if name in blobs}
         for parsed in filter(None, map(parse, chosen)):  # a note that nothing names, and what it stood for: unknown
             if parsed.kind == "whole":

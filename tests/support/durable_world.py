@@ -150,7 +150,7 @@ class DurableWorld(World):
         """The operator of the queries."""
         return Hosted(self._operator, pa.schema([ROWS.field(0)]), OUT, UNITS, ordered=self._ordered)
 
-    def _untouched(self, name, epoch):
+    def _untouched(self, name, epoch, _region):
         query = next(query for query in self.jobs if query.name == name)
         return not query.counts(epoch - 1)
 

@@ -92,7 +92,7 @@ class Lists(Blobs):
     def blob(self, draw: random.Random) -> bytes:
         store = Memory()
         known = {f"operator {number}": draw.randrange(99) for number in range(draw.randrange(1, 4))}
-        note_operators(store, "q", QueryRecord(known, through=draw.randrange(-1, 99)))
+        note_operators(store, "q", QueryRecord(known, without_us=((0, draw.randrange(99)),)))
         return store.blobs[self.kind]
 
     def read(self, blob: bytes) -> Any:

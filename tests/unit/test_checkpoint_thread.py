@@ -8,7 +8,7 @@ import pytest
 
 from evenflow.control.events import Save
 from evenflow.errors import StoreError
-from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, WholeAttempt
+from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, Voided, WholeAttempt
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.operator_names import Kept, OperatorNames
 from evenflow.state.checkpoint.chain import QueryRecord, note_operators, operators, query_record
@@ -188,11 +188,12 @@ def test_the_list_of_operators_is_missing(thread):
 
 
 def test_an_operator_that_comes_back_goes_on_from_where_it_was(thread):
-    """What the others have left shows that this is no older copy."""
+    """What the others have left does not show that this is no older copy; Spark's log of its own sources does."""
     thread.saved("count", "q", 3, new=False)
     for epoch in range(3, 9):
         thread.batch("count", epoch, before=(-1, 0) if epoch == 3 else None)
         thread.settle("count", epoch)
+    thread.quiet = lambda *asked: asked == ("q", 3, 8, "mean")
     assert thread.saved("mean", "q", 9, new=False).wholes[0].key == (2, 1)
 
 
@@ -281,6 +282,119 @@ def test_a_name_that_leaves_state_behind_is_refused(thread, options, said):
     assert thread.blobs == sound
 
 
+def with_two(thread, **was):
+    """Operators mean and count have state; the query is started again with these names, and what they were."""
+    thread.saved("count", "q", 3, new=False)
+    thread.batch("count", 3, before=(-1, 0))
+    thread.batch("mean", 3)
+    thread._kept.clear()
+    for name, old in was.items():
+        thread.add(name, Kept("mean", 8, was=old))
+
+
+@pytest.mark.parametrize("first", ["count", "total"])
+def test_names_move_on_by_one(thread, first):
+    """Whoever is asked first: each goes on with the state that it had under the name before."""
+    thread.add("count", Kept("mean", 8))
+    with_two(thread, count="mean", total="count")
+    for name in (first, *({"count", "total"} - {first})):
+        assert thread.saved(name, "q", 4, new=False).wholes[-1].key == (3, 1)
+    assert operators(thread._store, "q") == {"count": 0, "total": 3}
+    assert [each.base.key for each in (thread.saved(name, "q", 4, new=False) for name in ("count", "total"))] == [
+        (1, 1),
+        (-1, 0),
+    ]
+    assert verify(thread._store) == []
+
+
+def test_a_crash_while_names_move_on_by_one_loses_nothing(thread):
+    thread.add("count", Kept("mean", 8))
+    with_two(thread, count="mean", total="count")
+    sound = dict(thread.blobs)
+    for left in itertools.count():
+        thread.blobs.clear()
+        thread.blobs.update(sound)
+        thread._store.left = left
+        done = not isinstance(thread.saved("count", "q", 4, new=False), str)
+        thread._store.left = None
+        assert verify(thread._store) == []
+        for name, base in (("count", (1, 1)), ("total", (-1, 0))):
+            saved = thread.saved(name, "q", 4, new=False)
+            assert (saved.base.key, saved.wholes[-1].key) == (base, (3, 1))
+        if done:
+            break
+    assert left > 12
+
+
+def test_names_that_are_exchanged_are_refused_with_what_to_do(thread):
+    thread.add("count", Kept("mean", 8))
+    with_two(thread, count="mean", mean="count")
+    sound = dict(thread.blobs)
+    for name in ("count", "mean"):
+        why = thread.saved(name, "q", 4, new=False)
+        assert "operators 'count', 'mean' of query q exchange their names" in why
+        assert "rename them in two starts, with a name in between that nobody has had" in why
+    assert thread.blobs == sound
+
+
+def test_was_may_stay_when_the_earlier_name_is_anothers(thread):
+    renamed(thread)
+    thread.add("mean", Kept("mean", 8))
+    assert thread.saved("mean", "q", 3, new=False) == Saved(Base()), "a new operator"
+    thread.batch("mean", 3, before=(-1, 0))
+    thread.batch("average", 3)
+    assert thread.saved("average", "q", 4, new=False).wholes[-1].key == (3, 1)
+    assert thread.saved("mean", "q", 4, new=False).wholes[-1].key == (3, 1)
+
+
+def test_an_older_copy_is_not_renamed(two):
+    """The refusal comes before anything is written or deleted, so that the right copy can be put in its place."""
+    thread, older = two
+    thread._store.blobs = older
+    sound = dict(older)
+    thread._kept.clear()
+    thread.add("average", Kept("mean", 8, was="mean"))
+    thread.add("count", Kept("count", 8))
+    assert "the state of operator mean is of batch 2: nothing" in thread.saved("average", "q", 7, new=False)
+    assert "batch 1 of query q is older than the state" in thread.saved("average", "q", 1, new=False)
+    del thread.blobs["mean/q/whole/2.1"]
+    sound.pop("mean/q/whole/2.1")
+    assert "of the one that has begun before mean/q/whole/2.1 is missing" in thread.saved("average", "q", 3, new=False)
+    assert thread.blobs == sound
+
+
+@pytest.mark.parametrize("then", ["renamed again", "another operator has the name"])
+def test_what_a_broken_renaming_has_left_does_not_count(thread, then):
+    """It had written all but the list; the query then goes on under the old name, where that attempt is void."""
+    thread._store.left = 10
+    assert "killed" in renamed(thread)
+    thread._store.left = None
+    assert [name for name in thread.blobs if name.startswith("average/q/whole/2.1")]
+    assert operators(thread._store, "q") == {"mean": 0}
+    assert verify(thread._store) == []
+    thread._kept.clear()
+    thread.add("mean", Kept("mean", 8))
+    assert thread.saved("mean", "q", 2, new=False).wholes[0].key == (2, 1)
+    thread.put("mean", Voided(2, 1, Begun(2, 2, (1, 1), "run")))
+    thread.batch("mean", 2, 3, before=(1, 1))
+    if then == "renamed again":
+        assert [each.key for each in renamed(thread).wholes] == [(2, 3)]
+    else:
+        thread.add("average", Kept("other", 16))
+        assert thread.saved("average", "q", 3, new=False) == Saved(Base())
+        assert operators(thread._store, "q") == {"mean": 0, "average": 3}
+    assert verify(thread._store) == []
+
+
+def test_what_a_renaming_has_not_deleted_yet_is_not_bad(thread):
+    sound = dict(thread.blobs)
+    renamed(thread)
+    thread.blobs.update({name: blob for name, blob in sound.items() if name.startswith("mean/q/log")})
+    assert verify(thread._store) == []
+    thread.saved("average", "q", 3, new=False)
+    assert not [name for name in thread.blobs if name.startswith("mean/")]
+
+
 def test_state_cannot_be_taken_from_an_operator_that_is_there(thread):
     thread.add("average", Kept("mean", 8, was="mean"))
     assert "but query q has operator 'mean', too: leave was= out" in thread.saved("average", "q", 3, new=False)
@@ -313,13 +427,14 @@ def test_a_query_without_an_operator_that_it_had(thread):
     thread.names.absent = frozenset()
     thread.quiet = lambda *_: True
     assert thread.saved("count", "q", 5, new=False).wholes, "it was said before"
+    thread.quiet = lambda query, first, last, operator: first == last == 3
     thread.add("mean", Kept("mean", 8))
     assert thread.saved("mean", "q", 7, new=False).wholes[0].key == (2, 1)
     record = query_record(thread._store, "q")
     assert record.absent == {"mean": (4, 7)}
-    assert record.explains("mean", 3, 7)
-    assert not record.explains("mean", 3, 8)
-    assert not record.explains("mean", 2, 7)
+    assert list(record.unexplained("mean", 3, 7)) == []
+    assert list(record.unexplained("mean", 3, 8)) == [(7, 7)]
+    assert list(record.unexplained("mean", 2, 9)) == [(3, 3), (7, 8)]
 
 
 def test_an_operator_that_never_had_a_batch_may_vanish(thread):
@@ -349,7 +464,9 @@ def test_a_query_that_is_started_again_on_the_same_cluster(thread):
     assert thread.checked("mean", "q", 4) == ""
     renamed(thread)
     thread.add("mean", Kept("mean", 8))
-    assert "has gone to operator average in query q: give it that name" in thread.checked("mean", "q", 4)
+    why = thread.checked("mean", "q", 4)
+    assert "has gone to operator average in query q: give it that name" in why
+    assert "or give name='mean' and was='average' in a new Cluster" in why
 
 
 @pytest.mark.parametrize("ask", [lambda t: t.saved("mean", "q", 3, new=False), lambda t: t.checked("mean", "q", 3)])
@@ -399,15 +516,66 @@ def test_batches_that_had_no_rows_for_any_operator_are_not_missed(thread):
     asked = []
     thread.quiet = lambda *batches: asked.append(batches) or True
     assert thread.saved("mean", "q", 5, new=False).wholes[0].key == (2, 1)
-    assert asked == [("q", 3, 4)]
+    assert asked == [("q", 3, 4, "mean")]
 
 
 def test_batches_that_are_noted_as_run_without_our_operators(thread):
-    note_operators(thread._store, "q", QueryRecord({"mean": 0}, through=4))
+    note_operators(thread._store, "q", QueryRecord({"mean": 0}).unattended(3, 4))
     assert thread.saved("mean", "q", 5, new=False).wholes[0].key == (2, 1)
     assert "nothing here is of batch 5" in thread.saved("mean", "q", 6, new=False)
     assert thread.saved("count", "q", 5, new=False) == Saved(Base())
-    assert query_record(thread._store, "q") == QueryRecord({"mean": 0, "count": 5}, through=4), "the note stays"
+    noted = QueryRecord({"mean": 0, "count": 5}, without_us=((3, 4),))
+    assert query_record(thread._store, "q") == noted, "the note stays"
+
+
+def test_a_note_of_batches_that_spark_has_not_run_is_refused(thread):
+    """Else it would explain whatever is missing from then on."""
+    note_operators(thread._store, "q", QueryRecord({"mean": 0}).unattended(3, 1_000_000))
+    why = thread.saved("mean", "q", 5, new=False)
+    assert "up to batch 1000000, and Spark is at batch 5 only: note the batch that is right" in why
+    assert "`evenflow state absent DIR q 4`" in why
+    note_operators(thread._store, "q", query_record(thread._store, "q").unattended(3, 4))
+    assert thread.saved("mean", "q", 5, new=False).wholes[0].key == (2, 1)
+
+
+@pytest.fixture
+def two(thread):
+    """Two operators, of which one has come in batch 3; both are at batch 7. And a copy of the state at batch 3."""
+    thread.saved("count", "q", 3, new=False)
+    older = dict(thread.blobs)
+    for epoch in range(3, 7):
+        for region in ("mean", "count"):
+            thread.batch(region, epoch, before=(-1, 0) if (region, epoch) == ("count", 3) else None)
+            thread.settle(region, epoch)
+    return thread, older
+
+
+def test_an_older_copy_of_one_operator(two):
+    """What the others have left since does not explain what it lacks."""
+    thread, older = two
+    newer = {name: blob for name, blob in thread.blobs.items() if not name.startswith("mean/")}
+    mixed = newer | {name: blob for name, blob in older.items() if name.startswith("mean/")}
+    thread._store.blobs = dict(mixed)
+    why = thread.saved("mean", "q", 7, new=False)
+    assert "the state of operator mean is of batch 2: nothing of it is of batches 3 to 6, so it is an older copy" in why
+    assert "Put back the copy of mean/q/ that belongs to Spark's checkpointLocation" in why
+    assert "`evenflow state absent DIR q 6 --operator mean`" in why
+    assert thread.blobs == mixed, "a refusal changes nothing"
+    assert thread.saved("count", "q", 7, new=False).base.key == (6, 1)
+    note_operators(thread._store, "q", query_record(thread._store, "q").left_out("mean", 3, 6))
+    assert thread.saved("mean", "q", 7, new=False).wholes[0].key == (2, 1)
+
+
+def test_an_operator_that_never_had_a_batch_may_be_left_out_for_a_while(thread):
+    """It has no state that could be of another time."""
+    thread.saved("count", "q", 3, new=False)
+    del thread._kept["count"]
+    assert thread.saved("mean", "q", 3, new=False).wholes
+    for epoch in range(3, 6):
+        thread.batch("mean", epoch)
+        thread.settle("mean", epoch)
+    thread.add("count", Kept("count", 8))
+    assert thread.saved("count", "q", 6, new=False).base == Base()
 
 
 def test_an_attempt_does_not_begin_to_repeat_one_whose_note_is_not_there(thread):

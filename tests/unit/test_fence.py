@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from evenflow.control.controller import Controller
 from evenflow.control.events import CheckpointTaken, FeederJoined, Record, RegionOpened, Save, StageFacts, Tell
 from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse
-from evenflow.model.checkpoint import Base, BatchLog
+from evenflow.model.checkpoint import Base, BatchLog, Begun
 from evenflow.model.messages import EvaluationLost
 from evenflow.policy import Hash
 from evenflow.runtime.driver import checkpoint as vault_module
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.operator_names import Kept, OperatorNames
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
+from evenflow.state.checkpoint.survey import verify_claims
 from evenflow.state.store.blob_names import epoch_name, log_name, parse, prefix_of
 from evenflow.state.store.claim import VOID_S, claim
 from evenflow.state.store.fence import Fence, FencedView
@@ -144,7 +145,7 @@ def test_two_that_claim_in_the_same_instant():
             others.append(_with_token(store, token))
             others[0].put("a", [b"x"])
 
-        store.freeze(2, claimed)  # when it has listed the claims
+        store.freeze(3, claimed)  # when it has listed the claims
         if tokens[0] > tokens[1]:
             held = _with_token(store, tokens[0])
             assert content(held) == {"a": b"x"}
@@ -280,6 +281,12 @@ def test_an_altered_number_in_a_claim_is_refused_and_may_be_put_back(key):
     assert len(content(fence(store))) == 3
 
 
+def settled_batch(thread, store, epoch, region="r"):
+    """One batch of a query, with all its notes."""
+    for content in (Begun(epoch, 1, (epoch - 1, 1), "run"), Base(epoch, 1)):
+        assert thread._tried(Save(region, "q", "", content)) == ""
+
+
 def test_claims_do_not_pile_up():
     """Lower claims, and what does not count, are deleted when a batch was settled under the new claim."""
     store = Memory()
@@ -288,9 +295,51 @@ def test_claims_do_not_pile_up():
         thread = Still(store, f"{epoch}", lambda: next(clock))
         store.put(f"r/q/whole/{epoch}.7~1.00ff.9", [b"of a driver that was frozen"])
         assert len(marks(store)) <= 2
-        assert batch(thread, store, epoch, 7, deque()) == ""
+        settled_batch(thread, store, epoch)
         assert marks(store) == [thread._store.mark]
         assert not [name for name in store.blobs if "~1.00ff" in name]
+
+
+def test_claims_stay_until_all_queries_are_found_complete():
+    """Another query's state may be what a claim is needed for."""
+    store, clock = Memory(), itertools.count(0.0, VOID_S + 1)
+    settled_batch(Still(store, "first", lambda: next(clock)), store, 0)
+    second = Still(store, "second", lambda: next(clock))
+    second.add("s", Kept("op", 4))
+    claims = marks(store)
+    assert len(claims) == 2
+    assert second._tried(Save("s", "q", "", Base())) == "", "a first state"
+    assert marks(store) == claims
+    begun = next(name for name in store.blobs if name.startswith("r/q/begun/"))
+    content = store.blobs.pop(begun)
+    settled_batch(second, store, 0, "s")
+    assert marks(store) == claims, "query q of operator r lacks a note"
+    store.blobs[begun] = content
+    settled_batch(Still(store, "third", lambda: next(clock)), store, 1)
+    assert len(marks(store)) == 1
+
+
+def test_an_altered_number_in_a_claim_without_checksum_is_refused():
+    """One put at most comes after those that were counted; the next claim must not make the wrong number its own."""
+    store = Memory()
+    first = fence(store)
+    for number in range(5):
+        first.put(f"r/q/whole/{number}.1", [b"x"])
+    second = fence(store)
+    name = f"{CLAIMS}{second.mark}"
+    told = json.loads(store.blobs[name])["manifest"]
+    del told["claim"]
+    right = json.dumps(told).encode()
+    told["counts"][f"{first.mark}"] = 3
+    store.blobs[name] = json.dumps(told).encode()
+    before = dict(store.blobs)
+    for look in (lambda: FencedView(store), lambda: fence(store)):
+        with pytest.raises(CorruptState, match=rf"{name} says that 3 puts of claim {first.mark} count, .* 2 more"):
+            look()
+    assert [bad.name for bad in verify_claims(store)] == [name]
+    assert store.blobs == before
+    store.blobs[name] = right
+    assert len(content(fence(store))) == 5
 
 
 # -- the checkpoint thread

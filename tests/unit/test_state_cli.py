@@ -125,6 +125,14 @@ def spark_checkpoint(folder, query, offsets, committed):
     return folder
 
 
+@pytest.fixture
+def alone(tmp_path):
+    """A query with one operator, which is at batch 9."""
+    with open_store(tmp_path / "state") as store:
+        write_epoch(store, "count", "q/1", 9)
+    return tmp_path / "state"
+
+
 @pytest.mark.parametrize(
     ("offsets", "committed", "said"),
     [
@@ -139,12 +147,33 @@ def spark_checkpoint(folder, query, offsets, committed):
         ({8: "8"}, [7], "APART batch 8 of query q/1 is older than the state in the checkpoint, which is of batch 9"),
     ],
 )
-def test_verify_compares_with_the_checkpoint_of_spark(where, tmp_path, offsets, committed, said):
+def test_verify_compares_with_the_checkpoint_of_spark(alone, tmp_path, offsets, committed, said):
     there = spark_checkpoint(tmp_path / "spark", "q/1", offsets, committed)
-    code, output = run("verify", where, "--spark", there)
+    code, output = run("verify", alone, "--spark", there)
     assert code == bool(said)
     assert said in output
     assert ("all sound" in output) == (not said)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "code", "said"),
+    [
+        ({5: "5\n0", 9: "5\n4"}, 0, "cannot be told from here: whether operator mean price of query q/1 lacks rows"),
+        (
+            {5: "5\n0", 9: "9\n4"},
+            1,
+            "operator mean price is of batch 5: nothing of it is of batches 6 to 9, so it is an",
+        ),
+        ({5: "5\n0", 9: "5\n0"}, 0, "all sound"),
+        ({9: "9\n4"}, 1, "operator mean price is of batch 5: nothing of it is of batches 6 to 9, so it is an"),
+    ],
+)
+def test_verify_compares_each_operator(where, tmp_path, offsets, code, said):
+    """Operator count has notes of batches that mean price has none of; only some sources may feed that one."""
+    there = spark_checkpoint(tmp_path / "spark", "q/1", offsets, [9])
+    found, output = run("verify", where, "--spark", there)
+    assert (found, said in output) == (code, True)
+    assert ("so it is an older copy" in output) == bool(code)
 
 
 def test_verify_says_what_it_cannot_know(where, tmp_path):
@@ -156,15 +185,37 @@ def test_verify_says_what_it_cannot_know(where, tmp_path):
     assert (code, "APART query q9 is not known in this checkpoint" in said) == (1, True)
 
 
-def test_batches_that_were_run_without_our_operators_are_noted(where, tmp_path):
+def test_batches_that_were_run_without_our_operators_are_noted(alone, tmp_path):
     there = spark_checkpoint(tmp_path / "spark", "q/1", {9: "9", 12: "12"}, [9, 12])
-    assert "`evenflow state absent DIR q/1 12`" in run("verify", where, "--spark", there)[1]
-    code, said = run("absent", where, "q/1", 12)
+    assert "`evenflow state absent DIR q/1 12`" in run("verify", alone, "--spark", there)[1]
+    code, said = run("absent", alone, "q/1", 12)
     assert (code, "noted: batches 10 to 12 of query q/1" in said) == (0, True)
-    assert run("verify", where, "--spark", there)[0] == 0
-    for query, batch, why in (("q/1", 12, "is known here, up to 12"), ("q9", 3, "there are: q/1, q2")):
-        code, said = run("absent", where, query, batch)
+    assert run("verify", alone, "--spark", there)[0] == 0
+    for query, batch, why in (("q/1", 9, "is known here, up to 9"), ("q9", 3, "there are: q/1")):
+        code, said = run("absent", alone, query, batch)
         assert (code, why in said) == (2, True)
+
+
+def test_a_note_of_too_many_batches_is_seen_and_corrected(alone, tmp_path):
+    there = spark_checkpoint(tmp_path / "spark", "q/1", {9: "9", 12: "12"}, [9, 12])
+    code, said = run("absent", alone, "q/1", 13, "--spark", there)
+    assert (code, "Spark is at batch 13, give one before it" in said) == (2, True)
+    assert run("absent", alone, "q/1", 1_000_000)[0] == 0
+    code, said = run("verify", alone, "--spark", there)
+    assert (code, "up to batch 1000000, and Spark is at batch 13 only" in said) == (1, True)
+    assert run("absent", alone, "q/1", 12, "--spark", there)[0] == 0
+    assert run("verify", alone, "--spark", there)[0] == 0
+    other = spark_checkpoint(tmp_path / "other", "q2", {9: "9"}, [9])
+    assert "is the checkpointLocation of query q2, not of q/1" in run("absent", alone, "q/1", 12, "--spark", other)[1]
+
+
+def test_batches_that_were_run_without_one_operator_are_noted(where, tmp_path):
+    there = spark_checkpoint(tmp_path / "spark", "q/1", {9: "9"}, [9])
+    code, said = run("absent", where, "q/1", 9, "--operator", "mean price")
+    assert (code, "batches 6 to 9 of query q/1 were run without operator mean price" in said) == (0, True)
+    assert run("verify", where, "--spark", there)[0] == 0
+    code, said = run("absent", where, "q/1", 9, "--operator", "mean")
+    assert (code, "query q/1 has no operator 'mean'" in said) == (2, True)
 
 
 def test_verify_tells_how_far_it_is(where):

@@ -6,11 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pyarrow import fs
 
 from evenflow.errors import InvalidArgument, StoreError
 from evenflow.state.store.files import resolve
+
+Reads = Literal["none", "some", "all", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +27,14 @@ class SparkCheckpoint:
     offsets: Mapping[int, tuple[str, ...]]
     """By batch, how far each source was read, as far as Spark still has that."""
 
-    def quiet(self, first: int, last: int) -> bool:
-        """Whether no source had rows in these batches."""
-        before = self.offsets.get(first - 1)
-        return before is not None and before == self.offsets.get(last)
+    def reads(self, first: int, last: int) -> Reads:
+        """How many of the sources had rows in these batches; "unknown" if Spark does not have that any more."""
+        before = self.offsets.get(first - 1, ("-",) * len(self.offsets.get(last, ())) if not first else None)
+        after = self.offsets.get(last)
+        if before is None or after is None or len(before) != len(after):
+            return "unknown"
+        moved = sum(old != new for old, new in zip(before, after, strict=True))
+        return "none" if not moved else "all" if moved == len(after) else "some"
 
 
 def read_spark_checkpoint(where: str) -> SparkCheckpoint:

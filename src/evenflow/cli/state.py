@@ -103,9 +103,17 @@ def state_absent(
     where: Where,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The id of the query.")],
     batch: Annotated[int, typer.Argument(metavar="BATCH", help="The last batch that was run so.")],
+    operator: Annotated[
+        str, typer.Option(metavar="NAME", help="Only this operator was left out; without it, all were.")
+    ] = "",
+    spark: Annotated[
+        str, typer.Option(metavar="LOCATION", help="The query's own checkpointLocation, to check BATCH by.")
+    ] = "",
     key_file: KeyFile = None,
 ) -> None:
     """Note that a query was run without any operator of this checkpoint, up to a batch; its operators then go on.
+
+    A note of a wrong batch is corrected by another one.
 
     Do this only if you know it: if they had rows in those batches, these are missing in their state for ever.
     """
@@ -113,6 +121,6 @@ def state_absent(
     def work() -> None:
         from evenflow.cli import state_view
 
-        state_view.note_absent(console, where, query, batch, checkpoint_key(key_file))
+        state_view.note_absent(console, where, query, batch, checkpoint_key(key_file), spark, operator)
 
     guard(work)

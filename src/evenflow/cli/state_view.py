@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,10 +11,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 
 from evenflow.cli.spark_checkpoint import SparkCheckpoint, read_spark_checkpoint
-from evenflow.errors import InvalidArgument
+from evenflow.errors import InvalidArgument, nearest
 from evenflow.state.checkpoint.chain import note_operators, query_record
 from evenflow.state.checkpoint.manifest import Manifest
-from evenflow.state.checkpoint.progress import progress, refuse_gap, refuse_older
+from evenflow.state.checkpoint.progress import progress
 from evenflow.state.checkpoint.survey import (
     Bad,
     Query,
@@ -86,7 +85,9 @@ def verify_all(console: Console, where: str, key: bytes = b"", spark: Sequence[s
     """
     others = [read_spark_checkpoint(each) for each in spark]
     columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    unfinished, apart = [], []
+    unfinished: list[tuple[Query, str]] = []
+    apart: list[str] = []
+    unsure: list[str] = []
     with (
         open_store(placed(where, key), create=False) as store,
         Progress(*columns, console=console, transient=True) as bar,
@@ -98,7 +99,9 @@ def verify_all(console: Console, where: str, key: bytes = b"", spark: Sequence[s
             task = bar.add_task("", total=sum(nbytes for _, nbytes in names))
             bad = verify(view, lambda nbytes: bar.advance(task, nbytes))
             unfinished = [] if bad else unfinished_batches(view)
-            apart = [] if bad else [why for each in others if (why := _apart(view, each))]
+            for location in others if not bad else ():
+                for told, more in zip((apart, unsure), _apart(view, location), strict=True):
+                    told += more
     for each in bad:
         _say(console, _line(each))
     for why in apart:
@@ -113,6 +116,8 @@ def verify_all(console: Console, where: str, key: bytes = b"", spark: Sequence[s
             f"committed it (commits/{batch} in the query's checkpointLocation), {name} is missing; else Spark runs it "
             "again",
         )
+    for doubt in unsure:
+        _say(console, doubt)
     if not bad and not others:
         _say(console, "not known from here: whether it is of the same time as Spark's checkpoint (give --spark DIR)")
     return {
@@ -120,24 +125,43 @@ def verify_all(console: Console, where: str, key: bytes = b"", spark: Sequence[s
         "bytes": sum(nbytes for _, nbytes in names),
         "bad": [{"name": each.name, "epoch": each.epoch, "why": each.why} for each in bad],
         "apart": apart,
+        "unsure": unsure,
         "unfinished": [{"operator": query.region, "query": query.query, "missing": name} for query, name in unfinished],
     }
 
 
-def _apart(store: Store, spark: SparkCheckpoint) -> str:
-    """Why a checkpoint and Spark's do not belong together; empty if nothing speaks against it."""
+def _apart(store: Store, spark: SparkCheckpoint) -> tuple[list[str], list[str]]:
+    """Why a checkpoint and Spark's do not belong together, by operator; and what cannot be told of others from here.
+
+    Spark's files do not tell which sources feed which operator.
+    """
     found = progress(store, spark.query)
     if found is None:
-        return f"query {spark.query} is not known in this checkpoint"
-    if spark.batch < found.least:
-        return refuse_older(found, spark.batch)
-    gap = found.gap(spark.batch)
-    newest = max(found.operators, key=found.operators.__getitem__)
-    return "" if gap is None or spark.quiet(*gap) else refuse_gap(found, newest, spark.batch, gap)
+        return [f"query {spark.query} is not known in this checkpoint"], []
+    apart, unsure = [], []
+    for operator in sorted(found.record.expected & found.operators.keys()):
+        why = found.apart(operator, spark.batch, lambda first, last: spark.reads(first, last) in ("none", "some"))
+        if why:
+            apart += [why] if why not in apart else []
+        elif any(spark.reads(*gap) == "some" for gap in found.gaps(operator, spark.batch)):
+            unsure.append(
+                f"cannot be told from here: whether operator {operator} of query {spark.query} lacks rows. It has "
+                f"nothing after batch {found.operators[operator]}, Spark is at batch {spark.batch}, and some of the "
+                "query's sources were read in between: if none of these feeds the operator all is well. The cluster "
+                "tells when the query is started"
+            )
+    return apart, unsure
 
 
-def note_absent(console: Console, where: str, query: str, batch: int, key: bytes = b"") -> None:
-    """Note that a query was run without any operator of this checkpoint up to a batch."""
+def note_absent(
+    console: Console, where: str, query: str, batch: int, key: bytes = b"", spark: str = "", operator: str = ""
+) -> None:
+    """Note that a query was run without any operator of this checkpoint, or without one of them, up to a batch."""
+    there = read_spark_checkpoint(spark) if spark else None
+    if there is not None and there.query != query:
+        raise InvalidArgument(f"{spark} is the checkpointLocation of query {there.query}, not of {query}")
+    if there is not None and batch >= there.batch:
+        raise InvalidArgument(f"batch {batch} of query {query}: Spark is at batch {there.batch}, give one before it")
     with open_store(placed(where, key), create=False) as store:
         held = claim(store, "evenflow state absent")
         try:
@@ -145,15 +169,19 @@ def note_absent(console: Console, where: str, query: str, batch: int, key: bytes
             if listed is None or found is None:
                 known = ", ".join(sorted({each.query for each in survey(held.store)})) or "none"
                 raise InvalidArgument(f"query {query} is not known in this checkpoint; there are: {known}")
-            if batch <= found.known:
+            if operator and operator not in found.operators:
                 raise InvalidArgument(
-                    f"batch {batch} of query {query} is known here, up to {found.known}: nothing to do"
+                    f"query {query} has no operator {operator!r}; {nearest(operator, listed.operators)}"
                 )
-            note_operators(held.store, query, replace(listed, through=batch))
+            last = found.operators[operator] if operator else found.known
+            if batch <= last:
+                raise InvalidArgument(f"batch {batch} of query {query} is known here, up to {last}: nothing to do")
+            now = listed.left_out(operator, last + 1, batch) if operator else listed.unattended(last + 1, batch)
+            note_operators(held.store, query, now)
         finally:
             held.release()
-    first = found.known + 1
-    _say(console, f"noted: batches {first} to {batch} of query {query} were run without operators of this checkpoint")
+    what = f"operator {operator}" if operator else "operators of this checkpoint"
+    _say(console, f"noted: batches {last + 1} to {batch} of query {query} were run without {what}")
 
 
 def _say(console: Console, text: str) -> None:

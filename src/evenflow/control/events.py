@@ -126,7 +126,7 @@ class FeederJoined:
     stage: str = ""
     """Spark's stage id."""
     untouched: bool = False
-    """Whether the batches of the query before this one had no rows."""
+    """Whether the batches of the query before this one had no rows for the operator."""
     run: str = ""
     """The start of the query that it belongs to."""
     task: int = 0
@@ -142,7 +142,7 @@ class FeederJoined:
 
     @property
     def first(self) -> bool:
-        """Whether its query cannot have had rows before this batch."""
+        """Whether its operator cannot have had rows of its query before this batch."""
         return not self.epoch or self.untouched
 
 

@@ -1,4 +1,4 @@
-"""Older copies of a whole checkpoint, ours or Spark's, that come back beside a newer one of the other.
+"""Older copies of a checkpoint, ours, one operator's or Spark's, that come back beside a newer one of the other.
 
 A copy of both is made when no cluster is at work for the first time. Later, when Spark has committed more batches, one
 of them takes the place of the present state, which is put back when the engine has refused to go on.
@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
+from evenflow.state.store.blob_names import parse
+from evenflow.state.store.fence import FencedView
 from evenflow.torture.hooks import SPARK
 from evenflow.torture.schedule import COPIES
 from evenflow.torture.store import raw_store
@@ -25,10 +28,11 @@ REFUSALS = ("do not belong together", "Spark is at batch", "it is an older copy"
 
 
 def bring_back(folder: Path, which: str) -> bool:
-    """Make copies, or put the older one in place of `ours` or `spark`; returns whether that was done."""
+    """Make copies, or put the older one in place of `ours`, `operator` or `spark`; returns whether that was done."""
     if not (folder / OLD.format("spark")).exists():
         if _committed(folder / SPARK) >= 0:
             _copy_ours(folder, folder / OLD.format("ours"))
+            _copy_operators(folder)
             shutil.copytree(folder / SPARK, folder / OLD.format("spark"))
         return False
     if _committed(folder / SPARK) <= _committed(folder / OLD.format("spark")):
@@ -37,6 +41,11 @@ def bring_back(folder: Path, which: str) -> bool:
     if which == "ours":
         _copy_ours(folder, new)
         _replace_ours(folder, folder / OLD.format("ours"))
+    elif which == "operator":
+        if not (prefix := _one_operator(folder)):
+            return False
+        _copy_ours(folder, new)
+        _replace_ours(folder, folder / OLD.format(which), prefix)
     else:
         (folder / SPARK).rename(new)
         shutil.copytree(folder / OLD.format("spark"), folder / SPARK)
@@ -56,10 +65,11 @@ def put_right(folder: Path, error: str) -> list[str]:
     if not refused(folder, error):
         return []
     restored = []
-    if (new := folder / NEW.format("ours")).exists():
-        _replace_ours(folder, new)
-        new.unlink()
-        restored.append("older ours")
+    for which in ("ours", "operator"):
+        if (new := folder / NEW.format(which)).exists():
+            _replace_ours(folder, new)
+            new.unlink()
+            restored.append(f"older {which}")
     if (new := folder / NEW.format("spark")).exists():
         shutil.rmtree(folder / SPARK)
         new.rename(folder / SPARK)
@@ -78,8 +88,35 @@ def _copy_ours(folder: Path, target: Path) -> None:
         target.write_bytes(pickle.dumps({name: bytes(store.get(name)) for name, _ in store.names()}))
 
 
-def _replace_ours(folder: Path, source: Path) -> None:
+def _replace_ours(folder: Path, source: Path, prefix: str = "") -> None:
+    """Put what a copy has below a prefix in the place of what is there."""
     with raw_store(folder) as store:
-        store.delete([name for name, _ in store.names()])
+        store.delete([name for name, _ in store.names(prefix)])
         for name, content in pickle.loads(source.read_bytes()).items():
-            store.put(name, [content])
+            if name.startswith(prefix):
+                store.put(name, [content])
+
+
+def _copy_operators(folder: Path) -> None:
+    """Copy all blobs that count, without the suffixes of notes: they are those of claims that may be gone by then."""
+    with raw_store(folder) as store:
+        view = FencedView(store)
+        found = {name: bytes(view.get(name)) for name, _ in view.names()}
+    (folder / OLD.format("operator")).write_bytes(pickle.dumps(found))
+
+
+def _one_operator(folder: Path) -> str:
+    """The prefix of an operator that a copy has state of, and that has begun later batches since; empty if none has."""
+    was = _newest(pickle.loads((folder / OLD.format("operator")).read_bytes()))
+    with raw_store(folder) as store:
+        now = _newest(name for name, _ in FencedView(store).names())
+    return next((prefix for prefix, epoch in sorted(was.items()) if now.get(prefix, epoch) > epoch), "")
+
+
+def _newest(names: Iterable[str]) -> dict[str, int]:
+    """The newest batch that each operator has begun."""
+    found: dict[str, int] = {}
+    for parsed in map(parse, names):
+        if parsed is not None and parsed.kind == "begun":
+            found[parsed.prefix] = max(parsed.epoch, found.get(parsed.prefix, parsed.epoch))
+    return found

@@ -40,8 +40,10 @@ BLOBS = (*COMMIT, "units", "log", "claim", "list", "format")
 """Kinds of blobs that are damaged: notes of the driver, manifests, snapshots, segments of the log, claims, lists of
 queries' operators, the file that tells the format.
 """
-COPIES = ("ours", "spark")
-"""Checkpoints of which an older copy comes back: ours, beside Spark's newer one; or Spark's, beside our newer one."""
+COPIES = ("ours", "operator", "spark")
+"""What an older copy comes back of: our checkpoint, or the state of one operator of it, beside Spark's newer one; or
+Spark's, beside our newer one.
+"""
 CLOSED = (*DAMAGES, "older", "rename")
 """Faults that happen while no cluster works on the checkpoint."""
 PATIENCE_S = 240.0

@@ -246,6 +246,7 @@ class Cluster:
         `name` is what the operator is called in the event log and in the cluster's `qos`; where the cluster has a
         checkpoint, the state of a streaming query is found by it, and it has to be given. To rename an operator, give
         its new `name` and, as `was`, the one that it had ("" if it had none): it goes on with the state that it has.
+        `was` may stay, and says nothing where no state is stored: without a checkpoint, and for a batch DataFrame.
 
         State lasts as long as the streaming query and the cluster. A batch DataFrame has fresh state in each action, as
         Spark evaluates it anew; if the result is persisted, all actions on it share one evaluation.

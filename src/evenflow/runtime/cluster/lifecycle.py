@@ -98,14 +98,16 @@ class Lifecycle:
             self.checkpoint_thread.names.uses = lambda query, names: queries.uses(
                 query, {name: mark_of(settings.cluster, name) for name in names}
             )
-            self.checkpoint_thread.quiet = queries.quiet
+            self.checkpoint_thread.quiet = lambda query, first, last, name: queries.quiet(
+                query, first, last, mark_of(settings.cluster, name) if name else ""
+            )
         return ControllerThread(
             Controller(self.workers, {**settings.qos, **settings.targets}, settings.stall_timeout),
             settings.secret,
             driver_host(self.context)[0],
             settings.period,
             log,
-            queries.untouched,
+            lambda query, epoch, name: queries.untouched(query, epoch, mark_of(settings.cluster, name)),
             self.checkpoint_thread,
             partial(cancel_stage, self.context),
             queries,

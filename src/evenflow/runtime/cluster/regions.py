@@ -157,7 +157,11 @@ def _check_stored_name(name: str, absent: Container[str]) -> None:
             "well: the operator goes on with the state that it has"
         )
     if name in absent:
-        raise InvalidArgument(f"name={name!r} is in absent= of this cluster: take it out there, or give another name")
+        raise InvalidArgument(
+            f"name={name!r} is in absent= of this cluster, which is for all of its queries: take it out there, or give "
+            f"another name. If one query keeps this operator and another is started without it, give the one that "
+            f"keeps it another name and was={name!r}: it goes on with the state that it has"
+        )
     try:
         part(name)
     except StoreError as error:

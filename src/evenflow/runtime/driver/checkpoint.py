@@ -32,7 +32,7 @@ from evenflow.state.checkpoint.chain import (
     unfinished,
 )
 from evenflow.state.checkpoint.manifest import Manifest, epochs, put_manifest, read_manifest
-from evenflow.state.checkpoint.progress import progress, refuse_gap, refuse_older
+from evenflow.state.checkpoint.progress import progress
 from evenflow.state.checkpoint.unit_snapshots import read_index
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of, whole_name
@@ -60,8 +60,9 @@ class CheckpointThread(BackgroundThread):
 
     lost = ""
     """Why nothing is read or put any more: another cluster has taken the checkpoint over, or the thread has failed."""
-    quiet: Callable[[str, int, int], bool] = staticmethod(lambda query, first, last: False)
-    """Whether Spark's log of offsets shows that no operator of ours can have had rows in these batches of a query."""
+    quiet: Callable[[str, int, int, str], bool] = staticmethod(lambda query, first, last, operator: False)
+    """Whether Spark's log of offsets shows that an operator cannot have had rows in these batches of a query; or, if
+    its name is empty, any operator of ours."""
 
     def __init__(
         self,
@@ -148,7 +149,8 @@ class CheckpointThread(BackgroundThread):
         try:
             kept, prefix = self._kept[region], prefix_of(region, query)
             why = self.names.doubled(region, query)
-            why = why or self.names.adopted(self._patient, region, query, self._beat_in_time)
+            behind = partial(self._behind, query, epoch, new)
+            why = why or self.names.adopted(self._patient, region, query, behind, self._beat_in_time)
             why = why or self.names.vanished(self._patient, region, query, epoch)
             if why:
                 return why
@@ -167,15 +169,8 @@ class CheckpointThread(BackgroundThread):
             record = query_record(self._patient, query)
             if record is None or region not in record.operators:
                 return f"{what} is there, but {record_name(query)} is missing or does not list it. {BRING_BACK}"
-            if not new and (why := self._apart(region, query, epoch)):
+            if why := behind(region, found):
                 return why
-            lacking = unfinished(found, epoch)
-            if lacking:
-                return (
-                    f"{what} is not complete: Spark is at batch {epoch}, and of the one that has begun before "
-                    f"{lacking} is missing. {BRING_BACK}. If it never was there, since only parts of that batch were "
-                    "evaluated, delete its file in commits/ of the query's checkpointLocation: Spark then runs it again"
-                )
             self._back(region, query, epoch)
             self._tell_new(region, query, epoch, found.manifest.operator)
             return self._resumed(found, kept.operator)
@@ -194,15 +189,30 @@ class CheckpointThread(BackgroundThread):
                 *(region, query, epoch, ", ".join(more)),
             )
 
-    def _apart(self, region: str, query: str, epoch: int) -> str:
-        """Why this checkpoint and Spark's, which is at batch `epoch`, do not belong together; empty if they do."""
+    def _apart(self, query: str, epoch: int, new: bool, region: str) -> str:
+        """Why this checkpoint and Spark's, which is at batch `epoch`, do not belong together; empty if they do.
+
+        An operator of a `new` query cannot have missed any rows.
+        """
         found = progress(self._patient, query)
         if found is None:
             return ""  # told apart by whether there is any state
-        if epoch < found.least:
-            return refuse_older(found, epoch)
-        gap = found.gap(epoch)
-        return "" if gap is None or self.quiet(query, *gap) else refuse_gap(found, region, epoch, gap)
+        whose = region if region in found.operators else ""
+        return found.apart(region, epoch, lambda first, last: new or self.quiet(query, first, last, whose))
+
+    def _behind(self, query: str, epoch: int, new: bool, region: str, found: Latest) -> str:
+        """Why the state of an operator is not the one that batch `epoch` has to start from; empty if it is."""
+        if why := self._apart(query, epoch, new, region):
+            return why
+        lacking = unfinished(found, epoch)
+        if not lacking:
+            return ""
+        return (
+            f"the checkpoint of region {region} and query {query} is not complete: Spark is at batch {epoch}, and of "
+            f"the one that has begun before {lacking} is missing. {BRING_BACK}. If it never was there, since only "
+            "parts of that batch were evaluated, delete its file in commits/ of the query's checkpointLocation: Spark "
+            "then runs it again"
+        )
 
     def _fresh(self, region: str, query: str, epoch: int, new: bool) -> Saved | str:
         """Put the first state of an operator that has none; a text says why it ought to have some."""
@@ -217,7 +227,7 @@ class CheckpointThread(BackgroundThread):
                     f"{here} for operator {region}, which it has had since batch {since}: that is lost. Bring back "
                     f"{prefix_of(region, query)}, or give keyed another name= for an operator with fresh state"
                 )
-        if not new and (why := self._apart(region, query, epoch)):
+        if why := self._apart(query, epoch, new, region):
             return why
         for content in (record.added(region, epoch), Begun(), Base()):
             error = self._tried(Save(region, query, "", content))
@@ -359,7 +369,8 @@ class CheckpointThread(BackgroundThread):
         if previous is not None:
             needed.update(previous.blobs())
         put_manifest(self._store, replace(manifest, before=previous.key if previous is not None else None))
-        self._clean(manifest, [epoch_name(prefix, epoch) for epoch in known[KEPT - 1 :]], needed, stale)
+        if manifest.epoch >= 0:  # a first state shows nothing of what else there is, and leaves nothing behind
+            self._clean(manifest, [epoch_name(prefix, epoch) for epoch in known[KEPT - 1 :]], needed, stale)
 
     def _previous(self, prefix: str, known: list[int]) -> Manifest | None:
         """The newest manifest so far, which is kept beside the next; None if there is none, or it is damaged."""
@@ -383,4 +394,10 @@ class CheckpointThread(BackgroundThread):
                     gone.append(name)
         self._store.delete(gone)
         if first and isinstance(self._store, Fence):
-            self._store.tidy(prefix)
+            self._store.tidy(prefix, self._complete())
+
+    def _complete(self) -> bool:
+        """Whether no operator and query in the store lacks anything; by an altered claim, notes would be hidden."""
+        prefixes = {parsed.prefix for name, _ in self._store.names() if (parsed := parse(name)) is not None}
+        found = (latest(self._store, prefix) for prefix in prefixes)
+        return not any(each.damaged or each.missing for each in found)

@@ -95,7 +95,7 @@ class ControllerThread(BackgroundThread):
         host: str,
         period: float,
         log: EventLog,
-        untouched: Callable[[str, int], bool] = lambda query, epoch: False,
+        untouched: Callable[[str, int, str], bool] = lambda query, epoch, region: False,
         checkpoint_thread: CheckpointThread | None = None,
         cancel: Callable[[str, str], None] = lambda stage, reason: None,
         queries: Queries | None = None,
@@ -401,8 +401,8 @@ class ControllerThread(BackgroundThread):
 
     def _introduce(self, channel: Channel, feeder: FeederJoined) -> None:
         """Pass a new task to the controller; the first tasks of a stored query wait until the store has been read."""
-        if feeder.epoch:
-            feeder = replace(feeder, untouched=self._untouched(feeder.query, feeder.epoch))
+        if feeder.epoch and self._controller.unknown(feeder):
+            feeder = replace(feeder, untouched=self._untouched(feeder.query, feeder.epoch, feeder.region))
         if self._checkpoint_thread is None or not self._checkpoint_thread.keeps(feeder.region):
             self._carry_out(self._controller.handle(feeder))
             return

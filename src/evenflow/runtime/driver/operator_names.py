@@ -7,10 +7,10 @@ Neither may happen unnoticed: state would be left behind, and rows that wait in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from evenflow.state.checkpoint.adoption import adopt, drop
-from evenflow.state.checkpoint.chain import latest, note_operators, query_record
+from evenflow.state.checkpoint.chain import Latest, QueryRecord, latest, note_operators, query_record
 from evenflow.state.checkpoint.manifest import Manifest
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import prefix_of
@@ -66,23 +66,48 @@ class OperatorNames:
             "several times, do that in foreachBatch, and persist() the batch there"
         )
 
-    def adopted(self, store: Store, region: str, query: str, beat: Callable[[], None] = lambda: None) -> str:
-        """Give an operator the state that it has under its earlier name; why that cannot be, or an empty text."""
+    def adopted(
+        self,
+        store: Store,
+        region: str,
+        query: str,
+        behind: Callable[[str, Latest], str],
+        beat: Callable[[], None] = lambda: None,
+    ) -> str:
+        """Give an operator the state that it has under its earlier name; why that cannot be, or an empty text.
+
+        `behind` tells why an operator's state is not the one that Spark's batch has to start from.
+        """
         was = self._kept[region].was
         record = query_record(store, query)
         if record is None:
             return ""
-        for old in set(record.adopted.values()) - record.operators.keys():  # what a crash may have left of them
-            drop(store, query, old)
+        for name in record.leftovers:
+            old = record.adopted.get(name)
+            if old is None or old not in record.operators or _has_state(store, old, query):
+                drop(store, query, name)
         if was is None or was == region or (region in record.operators and was not in record.operators):
             return ""
+        if self._has_adopted(store, record, region, query):
+            return ""
+        if among := self._exchange(record, region, query):
+            return (
+                f"operators {_listed(among)} of query {query} exchange their names, as was= says: rename them in two "
+                "starts, with a name in between that nobody has had"
+            )
         if region in record.operators and _has_state(store, region, query):
             if not _has_state(store, was, query):  # there is nothing to take over
                 return ""
-            return (
-                f"operator {region} has state of its own in query {query}, and so has {was!r}, as which was= knows it: "
-                f"leave was= out, and give Cluster absent=[{was!r}] to go on without that, or choose another name"
-            )
+            heir = self._heir(store, record, region, query)
+            if not heir:
+                return (
+                    f"operator {region} has state of its own in query {query}, and so has {was!r}, as which was= knows "
+                    f"it: leave was= out, and give Cluster absent=[{was!r}] to go on without that, or choose another "
+                    "name"
+                )
+            if why := self.adopted(store, heir, query, behind, beat):
+                return why
+            record = query_record(store, query) or record
         if was not in record.operators and not any(_has_state(store, name, query) for name in record.operators):
             return ""  # a new query, of which another operator came first
         if was not in record.operators:
@@ -90,8 +115,21 @@ class OperatorNames:
                 f"query {query} has no operator {was!r}, as was= of operator {region} says: it has "
                 f"{_listed(record.operators)}. Give one of these, or leave was= out for an operator with fresh state"
             )
-        if self._present(query, [was], region):
+        if self._present(query, [was], region) and not self._leaves(store, record, was, query):
             return f"operator {region} has was={was!r}, but query {query} has operator {was!r}, too: leave was= out"
+        return self._take_over(store, record, was, region, query, behind, beat)
+
+    def _take_over(
+        self,
+        store: Store,
+        record: QueryRecord,
+        was: str,
+        region: str,
+        query: str,
+        behind: Callable[[str, Latest], str],
+        beat: Callable[[], None],
+    ) -> str:
+        """Put the state of `was` under the name of a region, if it is sound; why it is not, or an empty text."""
         found = latest(store, prefix_of(was, query))
         if found.damaged or found.missing:
             what = f"{found.damaged[0]}" if found.damaged else f"{': '.join(found.missing[0])}. {BRING_BACK}"
@@ -99,13 +137,41 @@ class OperatorNames:
         why = mismatch(found.manifest, self._kept[region]) if found.manifest is not None else ""
         if why:
             return f"the state of operator {was!r} in query {query} {why}"
-        if (
-            region in record.operators
-        ):  # listed without state; else a crash in the middle would look like state of its own
-            record = replace(record, operators={name: at for name, at in record.operators.items() if name != region})
-            note_operators(store, query, record)
+        if why := behind(was, found):
+            return why
+        record = record.adopting(was, region)  # not listed: else a crash in the middle would look like state of its own
+        note_operators(store, query, record)
         adopt(store, query, record, was, region, beat)
         return ""
+
+    def _has_adopted(self, store: Store, record: QueryRecord, region: str, query: str) -> bool:
+        """Whether an operator has the state of the name that `was` says: then that name may be another's by now."""
+        was = self._kept[region].was
+        done = region in record.operators and record.adopted.get(region) == was
+        return done and _has_state(store, region, query)
+
+    def _leaves(self, store: Store, record: QueryRecord, name: str, query: str) -> bool:
+        """Whether an operator is going to take over other state than is under its name."""
+        kept = self._kept.get(name)
+        away = kept is not None and kept.was is not None and kept.was != name and kept.was in record.operators
+        return away and not self._has_adopted(store, record, name, query)
+
+    def _heir(self, store: Store, record: QueryRecord, name: str, query: str) -> str:
+        """The operator that is going to take over the state under a name; empty if there is none."""
+        heirs = [other for other, kept in dict(self._kept).items() if kept.was == name != other]
+        there = sorted(self._present(query, heirs, name))
+        return next((heir for heir in there if not self._has_adopted(store, record, heir, query)), "")
+
+    def _exchange(self, record: QueryRecord, region: str, query: str) -> list[str]:
+        """The operators of which each has the earlier name of the next, in a ring; none if there is no such ring."""
+        ring = [region]
+        while (kept := self._kept.get(ring[-1])) is not None and kept.was is not None:
+            if kept.was == region:
+                return ring if record.operators.keys() >= set(ring) and len(ring) > 1 else []
+            if kept.was in ring or not self._present(query, [kept.was], region):
+                return []
+            ring.append(kept.was)
+        return []
 
     def vanished(self, store: Store, region: str, query: str, epoch: int) -> str:
         """Why a query must not go on without operators that it had; empty if it may, which is noted."""
@@ -113,8 +179,8 @@ class OperatorNames:
         others = record.expected - {region} - self._awaited(store, query, region) if record is not None else set()
         if record is None or not others:
             return ""
-        gone = sorted(name for name in others - self._present(query, others, region) if _has_state(store, name, query))
-        unsaid = [name for name in gone if name not in self.absent]
+        gone = sorted(others - self._present(query, others, region))
+        unsaid = [name for name in gone if name not in self.absent and _has_state(store, name, query)]
         if unsaid:
             return (
                 f"query {query} is started without operator {unsaid[0]!r}, which has state in this checkpoint. If it "
@@ -139,7 +205,10 @@ class OperatorNames:
         heir = next((name for name, was in record.adopted.items() if was == region), "") if record is not None else ""
         if record is None or region in record.operators or not heir:
             return ""
-        return f"the state of operator {region} has gone to operator {heir} in query {query}: give it that name"
+        return (
+            f"the state of operator {region} has gone to operator {heir} in query {query}: give it that name, or give "
+            f"name={region!r} and was={heir!r} in a new Cluster"
+        )
 
 
 def _has_state(store: Store, name: str, query: str) -> bool:

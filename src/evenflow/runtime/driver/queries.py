@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -12,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from evenflow.runtime.driver.stages import SCOPE
 
-ROWS = b"RowTask"
-"""In the code of the first of two nodes that put rows in order (`runtime.feeder.ticks`)."""
 KEPT = 100
 """Runs that are remembered, at most."""
-OURS = re.compile(r"MapInArrow (GraphTask|KeyedTask|RowTask)\(")
-"""Nodes of a plan by which rows come to operators with state; that of ticks follows that of rows."""
+FIRST = ("GraphTask", "KeyedTask", "RowTask")
+"""What nodes of a plan run by which rows come to operators with state."""
+LAST = ("GraphTask", "KeyedTask", "TickTask")
+"""The same of those from which their results come: an operator whose rows are put in order has two nodes."""
 
 
 class Queries:
@@ -43,50 +42,58 @@ class Queries:
         return False
 
     def uses(self, query: str, marks: Mapping[str, str]) -> dict[str, int] | None:
-        """How often operators are in the plan of a query, by the marks that only their code contains; None: not known.
-
-        An operator whose rows are put in order is in two nodes, of which the first is left out.
-        """
+        """How often operators are in the plan of a query, by marks that only their code contains; None: not known."""
         with suppress(Exception):  # Spark's classes differ by version; None if the plan cannot be read
             stream: Any = self._spark.streams.get(query)
-            code = [each for each in _functions(stream._jsq.streamingQuery().logicalPlan()) if ROWS not in each]
+            nodes = _nodes(stream._jsq.streamingQuery().logicalPlan())
+            code = [_code(node) for node in nodes if _runs(node, LAST)]
             return {name: sum(mark.encode() in each for each in code) for name, mark in marks.items()}
         return None
 
-    def untouched(self, query: str, epoch: int) -> bool:
-        """Whether no batch of a query before this one had rows. Batch 0 often has none, and no tasks."""
+    def untouched(self, query: str, epoch: int, mark: str) -> bool:
+        """Whether no batch of a query before this one had rows for the operator with this mark.
+
+        Batch 0 often has none of any source, and no tasks; and one source may have its first rows later than others.
+        """
         stream = self._spark.streams.get(query)
         rows = {progress["batchId"]: progress["numInputRows"] for progress in stream.recentProgress} if stream else {}
-        return all(rows.get(earlier) == 0 for earlier in range(epoch))
+        return all(rows.get(earlier) == 0 for earlier in range(epoch)) or self.quiet(query, 0, epoch - 1, mark)
 
-    def quiet(self, query: str, first: int, last: int) -> bool:
-        """Whether Spark's log of offsets shows that no operator of ours can have had rows in these batches.
+    def quiet(self, query: str, first: int, last: int, mark: str = "") -> bool:
+        """Whether Spark's log of offsets shows that an operator, or any of ours, cannot have had rows in these batches.
 
         Spark runs no task of an operator if the sources that feed it have nothing new: when another source has, or to
         let a watermark pass. Then the offsets of these sources are those of the batch before. A log that cannot be read
-        shows nothing; Spark keeps that of the last 100 batches.
+        shows nothing; Spark keeps that of the last 100 batches. Nor does a plan in which the operator is not found.
         """
         stream = self._spark.streams.get(query)
         if stream is not None:
             with suppress(Py4JError):  # another Spark, which names these things otherwise
-                return _unread(stream._jsq.streamingQuery(), first - 1, last)
+                return _unread(stream._jsq.streamingQuery(), first - 1, last, mark)
         return False
 
 
-def _unread(execution: Any, before: int, after: int) -> bool:
-    """Whether all sources that feed operators of ours are after a batch where they were after an earlier one."""
-    log = execution.offsetLog()
-    ends = [log.get(batch) for batch in (before, after)]
-    if not all(each.isDefined() for each in ends):
-        return False
-    old, new = ([str(offset) for offset in _each(end.get().offsets())] for end in ends)
+def _unread(execution: Any, before: int, after: int, mark: str) -> bool:
+    """Whether all sources that feed an operator, or any, are after a batch where they were after an earlier one.
+
+    Before batch 0, no source has an offset.
+    """
     sources = list(_each(execution.sources()))
-    if not len(old) == len(new) == len(sources):
+    old, new = ([None] * len(sources) if end < 0 else _offsets(execution.offsetLog(), end) for end in (before, after))
+    if old is None or new is None or not len(old) == len(new) == len(sources):
         return False
     read = [source for source, *offsets in zip(sources, old, new, strict=True) if offsets[0] != offsets[1]]
-    plan = execution.logicalPlan()
-    fed = [_source(leaf) for node in _nodes(plan) if OURS.search(node.simpleString(100)) for leaf in _leaves(node)]
-    return not any(source.equals(each) for source in read for each in fed)
+    nodes = [node for node in _nodes(execution.logicalPlan()) if _runs(node, FIRST) and mark.encode() in _code(node)]
+    fed = [_source(leaf) for node in nodes for leaf in _leaves(node)]
+    return bool(fed) and not any(source.equals(each) for source in read for each in fed)
+
+
+def _offsets(log: Any, batch: int) -> list[str | None] | None:
+    """How far each source was read by a batch, None where it had nothing yet; None if the log does not have it."""
+    found = log.get(batch)
+    if not found.isDefined():
+        return None
+    return [str(each.get()) if each.isDefined() else None for each in _each(found.get().offsets())]
 
 
 def _each(sequence: Any) -> Iterator[Any]:
@@ -111,10 +118,11 @@ def _source(leaf: Any) -> Any:
     return leaf.source() if "StreamingExecutionRelation" in leaf.getClass().getName() else leaf.stream()
 
 
-def _functions(plan: Any) -> Iterator[bytes]:
-    """The pickled functions of all nodes of a plan in which an operator may run."""
-    if str(plan.nodeName()) == SCOPE:
-        yield bytes(plan.functionExpr().func().command().unsafeArray())
-    children = plan.children()
-    for number in range(children.size()):
-        yield from _functions(children.apply(number))
+def _runs(node: Any, tasks: tuple[str, ...]) -> bool:
+    """Whether a node of a plan runs one of these tasks, by the name of its function."""
+    return str(node.nodeName()) == SCOPE and str(node.functionExpr().name()) in tasks
+
+
+def _code(node: Any) -> bytes:
+    """The pickled function of a node in which an operator may run."""
+    return bytes(node.functionExpr().func().command().unsafeArray())

@@ -2,7 +2,7 @@
 
 Blobs carry their names, so each is checked and written anew. The list of the query's operators names the new one only
 after all its blobs are there, and the old blobs are deleted only after that: a crash in between leaves either the old
-name with all of its state, or the new one.
+name with all of its state, or the new one. `QueryRecord.leftovers` says of which names blobs may be left then.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def adopt(
     store: Store, query: str, record: QueryRecord, was: str, name: str, beat: Callable[[], None] = lambda: None
 ) -> None:
     """Give the state that operator `was` has in a query to operator `name`; `beat` is called after each blob."""
+    drop(store, query, name)  # what another one, broken off, may have left: it would count as newer
     old, new = prefix_of(was, query), prefix_of(name, query)
     for blob, parsed in sorted(_blobs(store, old), key=lambda each: each[1].kind in MANIFESTS):
         target = new + split(blob)[0].removeprefix(old)

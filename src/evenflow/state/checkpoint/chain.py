@@ -128,37 +128,66 @@ class QueryRecord:
     came back; None if it has not."""
     adopted: Mapping[str, str] = field(default_factory=dict)
     """Operators that have gone on with the state of another name: by name, the one they had before."""
-    through: int = -1
-    """Batches up to this one were run without any operator of ours, after the last one that has left something."""
+    without_us: tuple[tuple[int, int], ...] = ()
+    """First and last of batches that were run without any operator of ours, as the user has said."""
 
     @property
     def expected(self) -> set[str]:
         """The operators that the query has, as far as this list knows."""
         return {name for name in self.operators if self.absent.get(name, (0, 0))[1] is not None}
 
-    def explains(self, name: str, last: int, epoch: int) -> bool:
-        """Whether it is known that batches after `last` and before `epoch` were run without an operator."""
-        first, until = self.absent.get(name, (epoch, epoch))
-        return first <= last + 1 and (until is None or epoch <= until)
+    def unexplained(self, name: str, last: int, epoch: int) -> Iterator[tuple[int, int]]:
+        """First and last of batches after `last` and before `epoch` of which nothing says that `name` was not run."""
+        spans = list(self.without_us)
+        if name in self.absent:
+            gone, back = self.absent[name]
+            spans.append((gone, (epoch if back is None else back) - 1))
+        first = last + 1
+        for start, end in sorted(spans):
+            if first < min(start, epoch):
+                yield first, min(start, epoch) - 1
+            first = max(first, end + 1)
+        if first < epoch:
+            yield first, epoch - 1
 
     def renamed(self, was: str, name: str) -> QueryRecord:
         """With another name for an operator, in the place of one that has that name and no state yet."""
         operators = {known: since for known, since in self.operators.items() if known not in (was, name)}
         absent = {known: batches for known, batches in self.absent.items() if known not in (was, name)}
-        return QueryRecord(
-            operators | {name: self.operators[was]},
-            absent | ({name: self.absent[was]} if was in self.absent else {}),
-            {**self.adopted, name: was},
-            self.through,
+        return replace(
+            self,
+            operators=operators | {name: self.operators[was]},
+            absent=absent | ({name: self.absent[was]} if was in self.absent else {}),
+            adopted={known: old for known, old in self.adopted.items() if known != was} | {name: was},
         )
+
+    def adopting(self, was: str, name: str) -> QueryRecord:
+        """With the note that an operator is about to go on with the state of `was`, and is not listed before it has."""
+        operators = {known: since for known, since in self.operators.items() if known != name}
+        return replace(self, operators=operators, adopted={**self.adopted, name: was})
+
+    @property
+    def leftovers(self) -> set[str]:
+        """Names that blobs may be left of, because a renaming was broken off or its last step is missing."""
+        return {*self.adopted, *self.adopted.values()} - self.operators.keys()
 
     def added(self, name: str, epoch: int) -> QueryRecord:
         """With an operator that comes in a batch."""
-        return replace(self, operators={**self.operators, name: epoch})
+        adopted = {known: old for known, old in self.adopted.items() if known != name}  # of a renaming broken off
+        return replace(self, operators={**self.operators, name: epoch}, adopted=adopted)
+
+    def unattended(self, first: int, last: int) -> QueryRecord:
+        """With the note that batches were run without any operator of ours, in the place of one from the same on."""
+        others = tuple(each for each in self.without_us if each[0] != first)
+        return replace(self, without_us=(*others, (first, last)))
 
     def without(self, names: Iterable[str], epoch: int) -> QueryRecord:
         """With operators that are left out from a batch on."""
         return replace(self, absent={**self.absent, **{name: (epoch, None) for name in names}})
+
+    def left_out(self, name: str, first: int, last: int) -> QueryRecord:
+        """With the note that an operator was left out of batches."""
+        return replace(self, absent={**self.absent, name: (first, last + 1)})
 
     def back(self, name: str, epoch: int) -> QueryRecord:
         """With an operator that comes back in a batch, if it was left out."""
@@ -176,14 +205,15 @@ def query_record(store: Store, query: str) -> QueryRecord | None:
     """The operators of a query; None if there is no list of them."""
     name = record_name(query)
     try:
-        told = unsealed(bytes(store.get(name)), name)
+        told = unsealed(bytes(store.get(name)), name, "list of operators")
     except BlobMissing:
         return None
     if told["query"] != query:
         raise corrupt(name, 0, f"it holds what belongs in {record_name(told['query'])}")
     absent = {str(name): (int(first), until) for name, (first, until) in told.get("absent", {}).items()}
     known = {str(region): int(since) for region, since in told["operators"].items()}
-    return QueryRecord(known, absent, told.get("adopted", {}), int(told.get("through", -1)))
+    without_us = tuple((int(first), int(last)) for first, last in told.get("without_us", ()))
+    return QueryRecord(known, absent, told.get("adopted", {}), without_us)
 
 
 def note_operators(store: Store, query: str, record: QueryRecord) -> None:
@@ -193,8 +223,8 @@ def note_operators(store: Store, query: str, record: QueryRecord) -> None:
         told["absent"] = {name: list(batches) for name, batches in record.absent.items()}
     if record.adopted:
         told["adopted"] = dict(record.adopted)
-    if record.through >= 0:
-        told["through"] = record.through
+    if record.without_us:
+        told["without_us"] = [list(batches) for batches in record.without_us]
     store.put(record_name(query), [sealed(told)])
 
 
@@ -217,3 +247,14 @@ def vanished(store: Store, name: str, there: set[str]) -> Iterator[tuple[str, st
     for region, since in known.items():
         if prefix_of(region, query) not in there:
             yield prefix_of(region, query), f"all of it is missing; operator {region} came in batch {since}"
+
+
+def leftovers(store: Store) -> set[str]:
+    """The prefixes of blobs that a renaming which was broken off has left; the next start of the query deletes them."""
+    found = set()
+    for name, _ in store.names(QUERIES):
+        query = unpart(name.removeprefix(QUERIES))
+        with suppress(CorruptState):  # `vanished` reports it
+            record = query_record(store, query)
+            found |= {prefix_of(left, query) for left in (record.leftovers if record is not None else ())}
+    return found

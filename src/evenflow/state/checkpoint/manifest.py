@@ -116,7 +116,7 @@ def encode(manifest: Manifest) -> bytes:
 
 def decode(content: bytes, name: str = "") -> Manifest:
     """The reverse of `encode`; `CorruptState` if any byte has changed."""
-    fields = unsealed(content, name)
+    fields = unsealed(content, name, "manifest")
     if fields["format"] != FORMAT:
         other = "a newer one" if fields["format"] > FORMAT else "that one, or start anew in another directory"
         raise StoreError(f"blob {name} has format {fields['format']}, this evenflow reads {FORMAT}: install {other}")

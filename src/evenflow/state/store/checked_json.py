@@ -20,13 +20,13 @@ def sealed(fields: Any) -> bytes:
     return f'{{"checksum":"{checksum(body)}","manifest":{body}}}\n'.encode()
 
 
-def unsealed(content: bytes, name: str) -> dict[str, Any]:
-    """The reverse of `sealed`; `CorruptState` if any byte has changed."""
+def unsealed(content: bytes, name: str, what: str) -> dict[str, Any]:
+    """The reverse of `sealed`; `CorruptState` if any byte has changed. `what` is what the blob should be."""
     try:
         fields: dict[str, Any] = json.loads(content)["manifest"]
         intact = sealed(fields) == content
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise corrupt(name, 0, f"it is no manifest: {type(error).__name__}: {error}") from None
+        raise corrupt(name, 0, f"it is no {what}: {type(error).__name__}: {error}") from None
     if not intact:
         raise corrupt(name, 0, "it fails its checksum")
     return fields

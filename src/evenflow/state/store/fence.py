@@ -33,7 +33,6 @@ from evenflow.state.store.generations import (
     Mark,
     Version,
     about_holder,
-    holders,
     marks,
     settled,
     split,
@@ -94,7 +93,7 @@ class Fence(FencedView):
     """The store as the holder of a claim uses it. Once the claim is lost all writes fail with `StoreInUse`."""
 
     def __init__(self, store: Store, about: Mapping[str, Any], now: Callable[[], float]) -> None:
-        next((each for each in holders(store) if each.counts is not None), None)  # damaged: nothing is written
+        settled(store)  # if a claim is damaged or was altered, nothing is written
         held = marks(store)
         self.mark = Mark(1 + (held[-1].generation if held else 0), secrets.token_hex(4))
         self._store, self._now = store, now
@@ -170,13 +169,14 @@ class Fence(FencedView):
         if self._lost is not None:
             raise self._lost
 
-    def tidy(self, prefix: str) -> None:
-        """Delete lower claims, and their puts below a prefix that do not count.
+    def tidy(self, prefix: str, complete: bool) -> None:
+        """Delete lower claims if the store is `complete`, and their puts below a prefix that do not count.
 
-        Nobody reads them any more. But if a claim was altered they may be all that is left of a batch, so this is
-        called only after the state below the prefix was found complete and a batch on top of it is settled.
+        Nobody reads them any more. But if a claim was altered they may be all that is left of a batch. So puts are
+        deleted only after the state below the prefix was found complete and a batch on top of it is settled, and claims
+        only once nothing is missing below any prefix.
         """
-        gone = [f"{CLAIMS}{mark}" for mark in marks(self._store) if mark < self.mark]
+        gone = [f"{CLAIMS}{mark}" for mark in marks(self._store) if mark < self.mark] if complete else []
         for name, _ in self._store.names(prefix):
             _, version = split(name)
             if version.mark < self.mark and not self._count(version):

@@ -54,6 +54,8 @@ class Holding:
     counts: Mapping[Mark, int] | None = None
     """By lower claim, the last of its puts that counts, by number; None while the claim is being taken."""
     released: bool = False
+    bare: bool = False
+    """Whether it was read from a blob without a checksum, as earlier versions have put it."""
 
     def encode(self, mark: Mark) -> bytes:
         """The blob of a claim, as JSON with a checksum; it carries the name of the claim."""
@@ -70,7 +72,7 @@ class Holding:
             counts = fields["counts"]
             if counts is not None:
                 counts = {_mark(*text.split(".")): int(number) for text, number in counts.items()}
-            return cls(dict(fields["about"]), counts, bool(fields["released"]))
+            return cls(dict(fields["about"]), counts, bool(fields["released"]), fields.keys() == _BARE)
         except CorruptState as error:
             raise CorruptState(f"{error}. {RESTORE}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -93,7 +95,7 @@ def _fields(content: bytes, name: str, mark: Mark) -> dict[str, Any]:
         raise corrupt(name, 0, f"it is no claim: {type(error).__name__}: {error}") from None
     if isinstance(found, dict) and found.keys() == _BARE:
         return found
-    found = unsealed(content, name)
+    found = unsealed(content, name, "claim")
     if found["claim"] != str(mark):
         raise corrupt(name, 0, f"it holds what belongs in {CLAIMS}{found['claim']}")
     return found
@@ -125,13 +127,18 @@ def settled(store: Store, before: Mark | None = None) -> dict[Mark, int]:
         except BlobMissing:  # a higher claim has deleted it since
             continue
         if holding.counts is not None:
-            return _counted(store, mark, holding.counts)
+            return _counted(store, mark, holding.counts, holding.bare)
     return _counted(store, NOBODY, {})
 
 
-def _counted(store: Store, holder: Mark, counts: Mapping[Mark, int]) -> dict[Mark, int]:
-    """The counts that a holder has noted of lower claims, and of its own puts all that are there."""
+def _counted(store: Store, holder: Mark, counts: Mapping[Mark, int], bare: bool = False) -> dict[Mark, int]:
+    """The counts that a holder has noted of lower claims, and of its own puts all that are there.
+
+    What a `bare` claim says is compared with what is there: of each lower claim, one put at most can be in the store
+    beyond those that it counts (`fence`).
+    """
     found = {NOBODY: 0}
+    beyond: dict[Mark, int] = {}
     for name, _ in store.names():
         _, (mark, number) = split(name)
         if mark > holder:
@@ -143,6 +150,14 @@ def _counted(store: Store, holder: Mark, counts: Mapping[Mark, int]) -> dict[Mar
             found[mark] = max(number, found.get(mark, 0))
         elif mark in counts:
             found[mark] = counts[mark]
+            beyond[mark] = beyond.get(mark, 0) + (number > counts[mark])
+    for mark, more in beyond.items():
+        if bare and more > 1:
+            raise CorruptState(
+                f"blob {CLAIMS}{holder} says that {counts[mark]} puts of claim {mark} count, and there are {more} "
+                "more, where one at most can have come too late: somebody has altered that number, or has put notes "
+                f'back under names with a "~..." suffix. {RESTORE}'
+            )
     return found
 
 
