@@ -188,7 +188,7 @@ class Query:
         """Rows that were given out with another number than they have in the state, by what sinks may have kept."""
         for number in {stage.epoch for stage in self.stages if stage.epoch <= epoch}:
             for task in self.bound(number):
-                yield from (row for row, key, nth in task.rows() if state[key][nth - 1 : nth] != [row])
+                yield from (row for row, key, nth in task.rows() if state.get(key, [])[nth - 1 : nth] != [row])
 
     def bound(self, epoch):
         """The tasks whose results have to fit together: those of the first evaluation that was whole, and all since.
