@@ -476,6 +476,22 @@ def test_an_older_copy_of_one_operator_comes_back(run):
         assert [name for name, _ in FencedView(there).names()] == ["r/q/begun/0.1", "s/q/begun/0.1", "s/q/begun/1.1"]
 
 
+@pytest.mark.parametrize("which", ["ours", "operator"])
+def test_no_copy_is_made_while_a_claim_is_damaged(run, which):
+    known = run(Fault("older", point=which))
+    spark = known.folder / hooks.SPARK
+    (spark / "commits").mkdir(parents=True)
+    (spark / "commits" / "0").touch()
+    with store.raw_store(known.folder) as there:
+        there.put(f"{CLAIMS}1.09", [b"no claim"])
+        damage.strike(known)
+        assert not known.done(0)
+        assert not list(known.folder.glob("old-*"))
+        there.delete([f"{CLAIMS}1.09"])
+        damage.strike(known)
+    assert (known.folder / copies.OLD.format("spark")).exists()
+
+
 def test_a_clock_steps_once_its_time_has_come(run, monkeypatch):
     known = run(Fault("step", "driver", seconds=3600.0))
     monkeypatch.setattr(clock.time, "time", hooks.REAL_TIME)

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from evenflow.errors import CorruptState
 from evenflow.state.store.blob_names import parse
 from evenflow.state.store.fence import FencedView
 from evenflow.torture.hooks import SPARK
@@ -28,11 +29,21 @@ REFUSALS = ("do not belong together", "Spark is at batch", "it is an older copy"
 
 
 def bring_back(folder: Path, which: str) -> bool:
-    """Make copies, or put the older one in place of `ours`, `operator` or `spark`; returns whether that was done."""
+    """Make copies, or put the older one in place of `ours`, `operator` or `spark`; returns whether that was done.
+
+    While a claim is damaged nothing is: which blobs count cannot be told then.
+    """
+    try:
+        return _bring_back(folder, which)
+    except CorruptState:
+        return False
+
+
+def _bring_back(folder: Path, which: str) -> bool:
     if not (folder / OLD.format("spark")).exists():
         if _committed(folder / SPARK) >= 0:
-            _copy_ours(folder, folder / OLD.format("ours"))
             _copy_operators(folder)
+            _copy_ours(folder, folder / OLD.format("ours"))
             shutil.copytree(folder / SPARK, folder / OLD.format("spark"))
         return False
     if _committed(folder / SPARK) <= _committed(folder / OLD.format("spark")):
