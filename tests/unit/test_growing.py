@@ -85,9 +85,10 @@ def test_texts_that_are_no_operator(text):
 def test_state_of_an_earlier_evenflow_is_of_the_same_aggregates():
     old = ef.Aggregates(n=ef.count())
     old.process(rows(1, 2, 3), UNITS, KEYS)
-    keys, content = old.extract(0)
+    keys, names, *contents = old.extract(0)
+    assert names == ("n",)
     same = ef.Aggregates(n=ef.count())
-    same.install(0, (keys, *content.values()))
+    same.install(0, (keys, *contents))
     assert same.process(rows(1, 2, 3), UNITS, KEYS)["n"].to_pylist() == [4, 5, 6]
     with pytest.raises(InvalidArgument, match="of 1 aggregates where there are 2 now: start the query once with"):
-        ef.Aggregates(n=ef.count(), m=ef.count("v")).install(0, (keys, *content.values()))
+        ef.Aggregates(n=ef.count(), m=ef.count("v")).install(0, (keys, *contents))

@@ -5,7 +5,7 @@ Importing this module imports numba.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,10 @@ HOW = {
     "distinct": COUNT,
 }
 """What compiled code is told: of a first or last value, the least or greatest number that it has in a store."""
+
+
+NAME_BYTES = 64
+"""Bytes of an aggregate's name in the state of a unit."""
 
 
 class Aggregated:
@@ -84,9 +88,10 @@ class Aggregated:
 class AggregateSet:
     """Several aggregates of the same rows, over all rows of a key or one window. They share the keys' slots."""
 
-    def __init__(self, hows: Mapping[str, str], rows: int = 0, span: int = 0) -> None:
-        """`hows` has the aggregates by their names, under which their state is found again."""
+    def __init__(self, hows: Mapping[str, str], rows: int = 0, span: int = 0, grows: bool = False) -> None:
+        """`hows` has the aggregates by their names; if there may be more later, state is found by these."""
         self.slots = Slots()
+        self._grows = grows
         self.parts = {name: Aggregated(how, rows, span, self.slots) for name, how in hows.items()}
 
     def push(self, units: Units, keys: Keys, given: Mapping[str, Argument], times: Longs) -> dict[str, pa.Array]:
@@ -101,25 +106,27 @@ class AggregateSet:
         if not len(slots):
             return None
         made = {name: part for name, part in self.parts.items() if part.form}  # the others have had no row yet
-        state = self.slots.key[slots], {name: (part.form, *part.state.taken(slots)) for name, part in made.items()}
+        contents = [(part.form, *part.state.taken(slots)) for part in made.values()]
+        state = self.slots.key[slots], *([tuple(made)] if self._grows else []), *contents
         self.slots.drop(unit)
         return state
 
     def install(self, unit: int, state: Any) -> None:
         """Add a unit; aggregates that its state does not have begin empty."""
-        keys, contents = self._named(*state)
+        keys, contents = state[0], self._named(state[1:])
         for name, (form, *_) in contents.items():
             self.parts[name].use(form)
         slots = self.slots.add(unit, keys)
         for name, (_, *content) in contents.items():
             self.parts[name].state.put(slots, content)
 
-    def _named(self, keys: Keys, *contents: Any) -> tuple[Keys, dict[str, Any]]:
-        """The keys of a unit, and the contents by aggregate; an earlier evenflow kept them in the order of these."""
-        if len(contents) == 1 and isinstance(contents[0], dict):
-            return keys, contents[0]
-        if len(contents) == len(self.parts) and all(isinstance(content, tuple) for content in contents):
-            return keys, dict(zip(self.parts, contents, strict=True))
+    def _named(self, contents: Sequence[Any]) -> dict[str, Any]:
+        """The contents of a unit by aggregate: where their names come first, by these; else in the order of all."""
+        if all(isinstance(content, tuple) for content in contents):
+            if all(isinstance(name, str) for name in contents[0]):
+                return dict(zip(contents[0], contents[1:], strict=True))
+            if len(contents) == len(self.parts):
+                return dict(zip(self.parts, contents, strict=True))
         raise InvalidArgument(
             f"the state is of an earlier evenflow, and of {len(contents)} aggregates where there are "
             f"{len(self.parts)} now: start the query once with the aggregates that it had, before you add some; or "
@@ -131,4 +138,5 @@ class AggregateSet:
         weights = np.full(len(slots), KEY_BYTES, np.int64)
         for part in [part for part in self.parts.values() if part.form] if len(slots) else ():
             weights += part.state.weights(slots)
-        return self.slots.per_unit(units, weights)
+        names = NAME_BYTES * (1 + len(self.parts)) * (self.slots.counts(units) > 0) if self._grows else 0
+        return self.slots.per_unit(units, weights) + names

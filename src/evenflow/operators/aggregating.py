@@ -14,6 +14,7 @@ from evenflow.operators.adding import Adding, column_type, hash_name, rehearse, 
 from evenflow.operators.argument import PICKING, Argument, argument_of, result_type, rows_counted
 from evenflow.operators.columns import NO_TIMES, is_text, microseconds, require_time
 from evenflow.operators.declared import collation_of
+from evenflow.operators.growing import Growing
 from evenflow.operators.keyed import Keys, Units
 
 
@@ -92,7 +93,7 @@ class Aggregating(Adding):
 
         parts = self.parts()
         self.hashed = tuple(dict.fromkeys(part.column for part in parts if part.how == "distinct" and part.column))
-        self._state = AggregateSet({part.into: part.how for part in parts}, rows, span)
+        self._state = AggregateSet({part.into: part.how for part in parts}, rows, span, isinstance(self, Growing))
 
 
 def _field(part: AddedColumn, rows: pa.Schema) -> pa.Field:
