@@ -13,7 +13,7 @@ from evenflow.operators.keyed import Keys, Units
 Longs = npt.NDArray[np.int64]
 KEYS = 1024
 """So many keys of a unit are known, those with the latest rows: of others no row is counted."""
-Latest: TypeAlias = tuple[Keys, Longs]
+LatestByKey: TypeAlias = tuple[Keys, Longs]
 """Keys of a unit, ascending, and the time of the latest row of each."""
 _NONE = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
@@ -22,7 +22,7 @@ class Overtaken:
     """Knows the latest time of each key, by unit."""
 
     def __init__(self) -> None:
-        self._latest: dict[int, Latest] = {}
+        self._latest: dict[int, LatestByKey] = {}
 
     def note(self, units: Units, keys: Keys, times: Longs) -> npt.NDArray[np.bool_]:
         """Take note of all rows of a micro-batch; which of them later rows of their key have overtaken before it."""
@@ -58,15 +58,15 @@ class Overtaken:
         self._latest[unit] = known, latest
         return before
 
-    def look(self, unit: int) -> Latest | None:
+    def look(self, unit: int) -> LatestByKey | None:
         """What is known of a unit."""
         return self._latest.get(unit)
 
-    def extract(self, unit: int) -> Latest | None:
+    def extract(self, unit: int) -> LatestByKey | None:
         """Take out what is known of a unit."""
         return self._latest.pop(unit, None)
 
-    def install(self, unit: int, latest: Latest) -> None:
+    def install(self, unit: int, latest: LatestByKey) -> None:
         """Put in what is known of a unit."""
         self._latest[unit] = latest
 
