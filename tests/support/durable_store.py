@@ -207,7 +207,7 @@ class SimCheckpoint(CheckpointThread):
     def __init__(self, world):
         self._store = world.store
         self._patient = RetryingStore(world.store, lambda _seconds: None)
-        self._kept, self._stale = {}, {}
+        self._kept, self._stale, self._earlier = {}, {}, {}
         self.names = OperatorNames(self._kept)
         self._clock, self._due = float, 1.0
         self._world = world

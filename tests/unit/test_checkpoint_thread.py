@@ -47,7 +47,7 @@ class Unthreaded(CheckpointThread):
 
     def __init__(self):
         self._store = self._patient = Mortal()
-        self._kept, self._stale = {}, {}
+        self._kept, self._stale, self._earlier = {}, {}, {}
         self.names = OperatorNames(self._kept)
         self._clock, self._due = float, 1.0
         for name in ("mean", "count"):

@@ -352,7 +352,7 @@ class Still(CheckpointThread):
         self._claim = claim(store, owner, now)
         self._store = self._claim.store
         self._patient = RetryingStore(self._store, lambda _seconds: None)
-        self._kept, self._stale = {"r": Kept("op", 4)}, {}
+        self._kept, self._stale, self._earlier = {"r": Kept("op", 4)}, {}, {}
         self.names = OperatorNames(self._kept)
         self.told = []
         self.on_lost = self.told.append

@@ -100,7 +100,7 @@ def test_verify_notices_notes_that_are_missing(where, gone, said):
     assert said in output
 
 
-def test_verify_tells_what_only_spark_knows(where):
+def test_verify_tells_what_only_spark_knows(where, tmp_path):
     """Whether the last note has vanished or never was, since Spark has that batch still to run."""
     with open_store(where) as store:
         begun = Manifest("count", "q/1", "RollingMean('x')", 64, 10, 1, (), kind="begun", before=(9, 1))
@@ -109,6 +109,11 @@ def test_verify_tells_what_only_spark_knows(where):
     assert code == 0
     assert "all sound" in said
     assert "batch 10 of operator count, query q/1 has begun and is not whole" in said
+    done = spark_checkpoint(tmp_path / "done", "q/1", {10: "10"}, [10])
+    code, said = run("verify", where, "--spark", done)
+    assert (code, "APART Spark has committed batch 10 of query q/1, and count/q%2F1/whole/10.1" in said) == (1, True)
+    due = spark_checkpoint(tmp_path / "due", "q/1", {10: "10"}, [9])
+    assert "has begun and is not whole" in run("verify", where, "--spark", due)[1]
     assert "commits/10 in the query's checkpointLocation), count/q%2F1/whole/10.1 is missing" in said
 
 
@@ -191,6 +196,9 @@ def test_batches_that_were_run_without_our_operators_are_noted(alone, tmp_path):
     code, said = run("absent", alone, "q/1", 12)
     assert (code, "noted: batches 10 to 12 of query q/1" in said) == (0, True)
     assert run("verify", alone, "--spark", there)[0] == 0
+    code, said = run("absent", alone, "q/1", 9)
+    assert (code, "taken back: that batches of query q/1 after 9 were run without operators" in said) == (0, True)
+    assert "`evenflow state absent DIR q/1 12`" in run("verify", alone, "--spark", there)[1]
     for query, batch, why in (("q/1", 9, "is known here, up to 9"), ("q9", 3, "there are: q/1")):
         code, said = run("absent", alone, query, batch)
         assert (code, why in said) == (2, True)
@@ -214,6 +222,9 @@ def test_batches_that_were_run_without_one_operator_are_noted(where, tmp_path):
     code, said = run("absent", where, "q/1", 9, "--operator", "mean price")
     assert (code, "batches 6 to 9 of query q/1 were run without operator mean price" in said) == (0, True)
     assert run("verify", where, "--spark", there)[0] == 0
+    code, said = run("absent", where, "q/1", 5, "--operator", "mean price")
+    assert (code, "after 5 were run without operator mean price" in said) == (0, True)
+    assert run("verify", where, "--spark", there)[0] == 1
     code, said = run("absent", where, "q/1", 9, "--operator", "mean")
     assert (code, "query q/1 has no operator 'mean'" in said) == (2, True)
 

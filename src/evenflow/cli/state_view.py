@@ -102,6 +102,13 @@ def verify_all(console: Console, where: str, key: bytes = b"", spark: Sequence[s
             for location in others if not bad else ():
                 for told, more in zip((apart, unsure), _apart(view, location), strict=True):
                     told += more
+    for query, name in unfinished:
+        batch = name.rpartition("/")[2].partition(".")[0]
+        if any(each.query == query.query and each.batch > int(batch) for each in others):
+            apart.append(
+                f"Spark has committed batch {batch} of query {query.query}, and {name} of operator {query.region} is "
+                'missing: restore it from a copy, under this name, without any "~..." suffix'
+            )
     for each in bad:
         _say(console, _line(each))
     for why in apart:
@@ -110,6 +117,8 @@ def verify_all(console: Console, where: str, key: bytes = b"", spark: Sequence[s
         console.print(f"{len(names)} blobs, {_size(sum(nbytes for _, nbytes in names))}: all sound", highlight=False)
     for query, name in unfinished:
         batch = name.rpartition("/")[2].partition(".")[0]
+        if any(each.query == query.query and each.batch > int(batch) for each in others):
+            continue
         _say(
             console,
             f"batch {batch} of operator {query.region}, query {query.query} has begun and is not whole. If Spark has "
@@ -174,14 +183,20 @@ def note_absent(
                     f"query {query} has no operator {operator!r}; {nearest(operator, listed.operators)}"
                 )
             last = found.operators[operator] if operator else found.known
-            if batch <= last:
+            if batch > last:
+                now = listed.left_out(operator, last + 1, batch) if operator else listed.unattended(last + 1, batch)
+            else:
+                now = listed.withdrawn(batch, operator)
+            if now == listed and batch <= last:
                 raise InvalidArgument(f"batch {batch} of query {query} is known here, up to {last}: nothing to do")
-            now = listed.left_out(operator, last + 1, batch) if operator else listed.unattended(last + 1, batch)
             note_operators(held.store, query, now)
         finally:
             held.release()
     what = f"operator {operator}" if operator else "operators of this checkpoint"
-    _say(console, f"noted: batches {last + 1} to {batch} of query {query} were run without {what}")
+    if batch > last:
+        _say(console, f"noted: batches {last + 1} to {batch} of query {query} were run without {what}")
+    else:
+        _say(console, f"taken back: that batches of query {query} after {batch} were run without {what}")
 
 
 def _say(console: Console, text: str) -> None:

@@ -323,7 +323,7 @@ class Cluster:
 
         Each row is paired with the rows of its key from the other side that are still in the window, whichever of the
         two comes later. `rows=n`: the last n rows of the key on that side. `seconds=s, time=column` (or a (left, right)
-        pair): those whose time is less than s seconds behind the latest time that the key has seen on either side.
+        pair): those whose time is less than s seconds from the row's, before or after it.
 
         `on` is a column, a list of columns, or a list of (left, right) pairs; null equals nothing. The result has the
         columns that `on` gives by one name once, then the others of the left side, then those of the right, as

@@ -93,7 +93,11 @@ class CheckpointThread(BackgroundThread):
         self._kept: dict[str, Kept] = {}
         self.names = OperatorNames(self._kept)
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._earlier: dict[tuple[str, str], tuple[int, str]] = {}
+        """By operator and query, the batch in which it has got more parts, and what it was before."""
         self._stale: dict[str, set[str]] = {}
+        self._before: dict[str, tuple[int, str]] = {}
+        """By prefix, the batch in which an operator got more parts, and its description before."""
         """By prefix, snapshots to be deleted once no manifest that is kept needs them."""
         self._due = self._clock() + BEAT_S
         self.begin()
@@ -184,6 +188,7 @@ class CheckpointThread(BackgroundThread):
         """Say which aggregates begin empty while the operator goes on with its state."""
         more = self._kept[region].new_beside(stored)
         if more:
+            self._earlier[region, query] = epoch, stored
             logger.warning(
                 "operator %s of query %s goes on with its state; new in it, and empty before batch %d: %s",
                 *(region, query, epoch, ", ".join(more)),
@@ -335,6 +340,7 @@ class CheckpointThread(BackgroundThread):
     def _put(self, order: Save) -> None:
         kept = self._kept[order.region]
         about = (order.region, order.query, kept.operator, kept.units)
+        grown_at, earlier = self._earlier.get((order.region, order.query), (-1, ""))
         match order.content:
             case QueryRecord() as record:
                 note_operators(self._store, order.query, record)
@@ -351,7 +357,10 @@ class CheckpointThread(BackgroundThread):
             case Base() as base:
                 partitions = base.logs[-1].partitions if base.logs else ()
                 names = tuple(snapshot.name for snapshot in base.snapshots)
-                self._put_epoch(Manifest(*about, *base.key, partitions, names, base.logs), order.stale)
+                told = Manifest(*about, *base.key, partitions, names, base.logs)
+                if base.epoch < grown_at:  # until a batch is whole with the new parts, the query may do without them
+                    told = replace(told, operator=earlier)
+                self._put_epoch(told, order.stale)
 
     def _put_begun(self, about: tuple[str, str, str, int], begun: Begun) -> None:
         told = Manifest(*about, *begun.key, (), kind="begun", before=begun.before, run=begun.run, repeats=begun.repeats)

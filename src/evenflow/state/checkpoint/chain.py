@@ -181,6 +181,14 @@ class QueryRecord:
         others = tuple(each for each in self.without_us if each[0] != first)
         return replace(self, without_us=(*others, (first, last)))
 
+    def withdrawn(self, batch: int, name: str = "") -> QueryRecord:
+        """Without notes that batches after `batch` were run without any operator of ours, or without `name`."""
+        if name:
+            gone = self.absent.get(name, (0, None))
+            noted = gone[1] is not None and gone[0] > batch
+            return replace(self, absent={**self.absent, name: (0, 0)}) if noted else self
+        return replace(self, without_us=tuple(each for each in self.without_us if each[0] <= batch))
+
     def without(self, names: Iterable[str], epoch: int) -> QueryRecord:
         """With operators that are left out from a batch on."""
         return replace(self, absent={**self.absent, **{name: (epoch, None) for name in names}})

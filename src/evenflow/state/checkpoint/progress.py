@@ -77,7 +77,8 @@ class QueryProgress:
         if operator in self.operators and self.known >= first:  # others have, so it is not all of the checkpoint
             return (
                 f"{begin}: nothing of it is of {batches}, so it is an older copy, and rows are missing in it. Put back "
-                f"the copy of {prefix_of(operator, self.query)} that {end}. If the query was run without this operator "
+                f"the copy of {prefix_of(operator, self.query)} that {end}; restore its files under their names "
+                'without any "~..." suffix. If the query was run without this operator '
                 f"in {batches}, note it: `evenflow state absent DIR {self.query} {last} --operator {quoted(operator)}`"
             )
         return (

@@ -192,7 +192,7 @@ def _records(view: memoryview, name: str) -> Iterator[tuple[int, int, int, memor
         yield offset, kind, number, body
         offset, count = end, count + 1
     if number != count or end != view.nbytes:
-        raise corrupt(name, offset, f"it ends after {count} records of {number}, {view.nbytes - end} bytes too early")
+        raise corrupt(name, offset, f"it ends after {count} records of {number}, and {view.nbytes - end} bytes follow")
 
 
 def _checksum(head: bytes | memoryview, body: memoryview, number: int) -> int:

@@ -27,7 +27,7 @@ def needs_format(entries: Iterable[str], where: str, create: bool) -> bool:
     if foreign := sorted(entry for entry in seen if not entry.startswith(".")):
         raise StoreMissing(
             f"{where} holds {foreign[0]!r} and no {FORMAT_FILE}: it is not a checkpoint of Evenflow; "
-            "give a directory of its own"
+            "give a directory of its own, or bring that file back"
         )
     if not create:
         raise StoreMissing(f"{where} is empty: there is no state here")
