@@ -109,12 +109,12 @@ def test_verify_tells_what_only_spark_knows(where, tmp_path):
     assert code == 0
     assert "all sound" in said
     assert "batch 10 of operator count, query q/1 has begun and is not whole" in said
+    assert "commits/10 in the query's checkpointLocation), count/q%2F1/whole/10.1 is missing" in said
     done = spark_checkpoint(tmp_path / "done", "q/1", {10: "10"}, [10])
     code, said = run("verify", where, "--spark", done)
     assert (code, "APART Spark has committed batch 10 of query q/1, and count/q%2F1/whole/10.1" in said) == (1, True)
     due = spark_checkpoint(tmp_path / "due", "q/1", {10: "10"}, [9])
     assert "has begun and is not whole" in run("verify", where, "--spark", due)[1]
-    assert "commits/10 in the query's checkpointLocation), count/q%2F1/whole/10.1 is missing" in said
 
 
 def spark_checkpoint(folder, query, offsets, committed):

@@ -176,7 +176,7 @@ class CheckpointThread(BackgroundThread):
             if why := behind(region, found):
                 return why
             self._back(region, query, epoch)
-            self._tell_new(region, query, epoch, found.manifest.operator)
+            self._tell_new(region, query, epoch, (found.manifest, *found.wholes)[-1].operator)
             return self._resumed(found, kept.operator)
         except StoreInUse as failure:
             self._lose(failure)
