@@ -218,6 +218,29 @@ def test_the_dtype_does_not_hang_on_how_rows_were_cut(spark, cluster):
     assert_same(cluster.ordered_map(df, seconds, schema, input="pandas"), as_spark(df, seconds, schema), 500)
 
 
+@pytest.mark.parametrize("extension", ["false", "true"])
+@pytest.mark.parametrize("text", [False, True], ids=["numbers", "and a text"])
+def test_rare_nulls_make_the_dtypes_that_spark_has_whatever_the_frames(spark, cluster, conf, extension, text):
+    """Spark's batches of 200 rows are cut into frames; some of them have nulls, of some columns."""
+    conf("spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype", extension)
+    conf("spark.sql.execution.arrow.maxRecordsPerBatch", 200)
+    columns = ["if(id = 77, null, id) n", "if(id in (301, 1500), null, cast(id % 100 as tinyint)) m", "id sure"]
+    columns += ["if(id = 450, null, id % 3 = 0) b"] + (["concat('t', id) as t"] if text else [])
+    df = spark.range(0, 2_000, 1, 2).selectExpr("id", *columns)
+
+    def seen(data):
+        kinds = " ".join(str(data[name].dtype) for name in ("n", "m", "b"))
+        return pd.DataFrame({"id": data["id"], "text": data["n"].astype(str) + data["b"].astype(str), "kinds": kinds})
+
+    schema = "id long, text string, kinds string"
+    ours = cluster.ordered_map(df, seen, schema, input="pandas")
+    if extension == "false":
+        assert_same(ours, as_spark(df, seen, schema), 2_000)
+        assert ours.select("kinds").distinct().count() > 3
+    else:  # where Spark has int64, without nulls beside a text, we have Int64
+        assert {row.kinds.rsplit(" ", 1)[0] for row in ours.select("kinds").distinct().collect()} == {"Int64 Int8"}
+
+
 def test_the_setting_reaches_the_workers(spark, cluster, conf):
     conf("spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype", "true")
     df = spark.range(0, 500, 1, 2).selectExpr("if(id = 77, null, 9007199254740993 + id) as n")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from evenflow.operators.conform import conform
+from evenflow.operators.null_marks import parted
 
 Input = Literal["arrow", "pandas"]
 
@@ -30,5 +31,6 @@ class MapOperator:
             return conform(self._function(batch), self._schema)
         from evenflow.operators import pandas_frames  # pandas weighs 40 MB: only those who ask for it pay
 
-        rows = pandas_frames.to_pandas(batch, self._extension_integers)
+        given, with_nulls = parted(batch)
+        rows = pandas_frames.to_pandas(given, self._extension_integers, with_nulls)
         return conform(pandas_frames.to_arrow(self._function(rows), self._schema), self._schema)

@@ -7,6 +7,7 @@ does the one in Arrow and the other in pandas, which disagree by seconds about y
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -32,14 +33,22 @@ NULLABLE = {
 NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
-def to_pandas(batch: pa.RecordBatch, extension_integers: bool = False) -> pd.DataFrame:
+def to_pandas(batch: pa.RecordBatch, extension_integers: bool = False, with_nulls: Sequence[int] = ()) -> pd.DataFrame:
     """The DataFrame that `mapInPandas` shows for a batch with these rows.
 
     Timestamps are local times of the session's zone, in nanoseconds. Whole numbers with nulls are float64 (beside
     columns of strings, decimals or nested types: Int64); with `extension_integers` they are Int64 in every batch.
+    `with_nulls`: the places of columns that have nulls in other rows of their batch.
     """
     if not batch.num_columns:
         return pd.DataFrame(index=pd.RangeIndex(batch.num_rows))
+    lacking = [place for place in with_nulls if not batch.column(place).null_count]
+    if lacking:  # one row more, which has them
+        first = batch.slice(0, 1).columns
+        row = [pa.nulls(1, one.type) if place in lacking else one for place, one in enumerate(first)]
+        more = pa.RecordBatch.from_arrays(row, names=batch.schema.names)
+        whole = pa.concat_batches([pa.RecordBatch.from_arrays(batch.columns, names=batch.schema.names), more])
+        return to_pandas(whole, extension_integers).iloc[:-1].copy()
     zone, form, batch = _zone(batch.schema), ArrowBatchTransformer, _local(batch)
     for field, column in zip(batch.schema, batch.columns, strict=True):
         _check_nanoseconds(field, column)

@@ -201,7 +201,8 @@ class Cluster:
         self._named.use(name or "region")
         encoded = arrow.serialize().to_pybytes()
         names = () if rows is df else tuple(df.schema.names)
-        feed = OrderedTask(self._settings, region, operator, encoded, chosen.splitting, ordered, shed, names)
+        about = (chosen.splitting, ordered, shed, names, input == "pandas")
+        feed = OrderedTask(self._settings, region, operator, encoded, *about)
         return rows.mapInArrow(feed, declared)
 
     def keyed(

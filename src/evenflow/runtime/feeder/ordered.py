@@ -17,6 +17,7 @@ import pyarrow as pa
 from evenflow.errors import FunctionError, ProtocolError, WorkerLost
 from evenflow.model.messages import Directory, OpenOrdered, ShedRows, ToFeeder, Weights
 from evenflow.model.routing import Splitting
+from evenflow.operators.null_marks import marked
 from evenflow.runtime.feeder.connections import Connections, FeederFigures
 from evenflow.runtime.feeder.frame_size import aim_s
 from evenflow.runtime.feeder.link import Link
@@ -260,9 +261,13 @@ class OrderedTask:
     """The place of the column with the value of each row, if rows may be dropped."""
     names: tuple[str, ...] = ()
     """What the function knows the columns by, if Spark's rows have other names."""
+    pandas: bool = False
+    """Whether the function gets DataFrames: their dtypes depend on which columns have nulls in a batch of Spark's."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""
         if self.names:
             batches = (batch.rename_columns(list(self.names)) for batch in batches)
+        if self.pandas:
+            batches = map(marked, batches)
         return OrderedFeeder(self).serve(batches)
