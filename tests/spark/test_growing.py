@@ -81,7 +81,7 @@ def test_a_column_that_was_not_sent_is_refused_where_rows_wait(spark, tmp_path, 
     back = some(files, 2)
     run(spark, files, tmp_path, 1, {"n": ef.count()}, order_by="id")
     back()
-    with pytest.raises(Exception, match=r"lack column 'xxhash64.v.', which the operator reads: give the operator anot"):
+    with pytest.raises(Exception, match=r"lack column 'xxhash64.v.', which the operator reads: leave out what is new"):
         run(spark, files, tmp_path, 2, {"n": ef.count(), "kinds": ef.count_distinct("v")}, order_by="id")
 
 

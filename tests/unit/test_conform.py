@@ -218,7 +218,7 @@ def test_rows_of_an_earlier_run_get_the_columns_of_today():
 @pytest.mark.parametrize(
     ("names", "now", "why"),
     [
-        (["price"], ["amount"], "lack column 'amount', which the operator reads: give the operator another name="),
+        (["price"], ["amount"], "lack column 'amount', which the operator reads: leave out what is new"),
         (["a", "a"], ["a", "a", "new"], "'a' is there more than once"),
         (["Price"], ["price"], "column 'Price' of an earlier run of the query is 'price' now"),
     ],

@@ -65,9 +65,9 @@ def _earlier(rows: pa.RecordBatch, field: pa.Field, read: bool, schema: pa.Schem
         raise FunctionError(f"column '{alike[0]}' of an earlier run of the query is '{field.name}' now: keep its name")
     if not alike and read:
         raise FunctionError(
-            f"rows of an earlier run of the query lack column '{field.name}', which the operator reads: give the "
-            "operator another name=, which begins with empty state, or, if the column only passes through it, say so "
-            "by `reads` of the operator"
+            f"rows of an earlier run of the query lack column '{field.name}', which the operator reads: leave out "
+            "what is new and reads it, such as an aggregate; give the operator another name=, which begins with empty "
+            "state; or, if the column only passes through it, say so by `reads` of the operator"
         )
     return rows.column(field.name) if alike else pa.nulls(rows.num_rows, field.type)
 
