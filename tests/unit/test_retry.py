@@ -134,7 +134,7 @@ class Manifests(checkpoint.CheckpointThread):
     """The checkpoint thread without its thread and its claim."""
 
     def __init__(self, store):
-        self._store, self._kept = store, {"r": checkpoint.Kept("op", 8)}
+        self._store, self._kept, self._earlier = store, {"r": checkpoint.Kept("op", 8)}, {}
         self.on_lost = lambda _why: None
 
 
