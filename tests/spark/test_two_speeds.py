@@ -79,7 +79,9 @@ def test_rules_over_two_streams(spark, cluster, both, tmp_path):
     assert len(got) > 250
 
 
-def test_with_the_policy_max_pairs_are_lost_and_one_warning_says_so(spark, cluster, both, tmp_path, conf, caplog):
+def test_with_the_policy_max_pairs_are_lost_and_one_warning_says_so(
+    spark, cluster, both, tmp_path, conf, caplog, eventually
+):
     conf("spark.sql.streaming.multipleWatermarkPolicy", "max")
     name = region("greatest")
     sides = stream(spark, both, "left", 1), stream(spark, both, "right", 4)
@@ -89,8 +91,16 @@ def test_with_the_policy_max_pairs_are_lost_and_one_warning_says_so(spark, clust
     assert set(got) < set(expected)
     counts = cluster.keyed_snapshot(name).counts
     assert counts["late"] == counts["late of left"] > 100
-    noted = [entry for entry in cluster.events() if entry["event"] == "rows-late" and entry["region"] == name]
-    assert sum(entry["rows"] for entry in noted) == noted[-1]["total"] == counts["late"]
+
+    def entries():
+        return [entry for entry in cluster.events() if entry["event"] == "rows-late" and entry["region"] == name]
+
+    def all_noted():  # ten seconds after the entry before, at the latest
+        return sum(entry["rows"] for entry in entries()) == counts["late"]
+
+    eventually(all_noted, what="entries of all late rows")
+    noted = entries()
+    assert noted[-1]["total"] == counts["late"]
     said = [record.getMessage() for record in caplog.records if "too late" in record.getMessage()]
     assert len(said) == 1
     first = noted[0]["total"]
