@@ -476,20 +476,19 @@ def test_an_older_copy_of_one_operator_comes_back(run):
         assert [name for name, _ in FencedView(there).names()] == ["r/q/begun/0.1", "s/q/begun/0.1", "s/q/begun/1.1"]
 
 
-@pytest.mark.parametrize("which", ["ours", "operator"])
-def test_no_copy_is_made_while_a_claim_is_damaged(run, which):
-    known = run(Fault("older", point=which))
-    spark = known.folder / hooks.SPARK
-    (spark / "commits").mkdir(parents=True)
-    (spark / "commits" / "0").touch()
+def test_no_operator_is_copied_while_claims_cannot_be_read(run):
+    """They are damaged, or sealed with a key: the checkpoint is copied as a whole only."""
+    known = run(Fault("older", point="operator"))
+    commits = known.folder / hooks.SPARK / "commits"
+    commits.mkdir(parents=True)
     with store.raw_store(known.folder) as there:
         there.put(f"{CLAIMS}1.09", [b"no claim"])
-        damage.strike(known)
-        assert not known.done(0)
-        assert not list(known.folder.glob("old-*"))
-        there.delete([f"{CLAIMS}1.09"])
-        damage.strike(known)
-    assert (known.folder / copies.OLD.format("spark")).exists()
+        for batch in (0, 1):
+            (commits / f"{batch}").touch()
+            damage.strike(known)
+            assert not known.done(0)
+    assert (known.folder / copies.OLD.format("ours")).exists()
+    assert not (known.folder / copies.OLD.format("operator")).exists()
 
 
 def test_a_clock_steps_once_its_time_has_come(run, monkeypatch):

@@ -29,17 +29,7 @@ REFUSALS = ("do not belong together", "Spark is at batch", "it is an older copy"
 
 
 def bring_back(folder: Path, which: str) -> bool:
-    """Make copies, or put the older one in place of `ours`, `operator` or `spark`; returns whether that was done.
-
-    While a claim is damaged nothing is: which blobs count cannot be told then.
-    """
-    try:
-        return _bring_back(folder, which)
-    except CorruptState:
-        return False
-
-
-def _bring_back(folder: Path, which: str) -> bool:
+    """Make copies, or put the older one in place of `ours`, `operator` or `spark`; returns whether that was done."""
     if not (folder / OLD.format("spark")).exists():
         if _committed(folder / SPARK) >= 0:
             _copy_operators(folder)
@@ -109,18 +99,29 @@ def _replace_ours(folder: Path, source: Path, prefix: str = "") -> None:
 
 
 def _copy_operators(folder: Path) -> None:
-    """Copy all blobs that count, without the suffixes of notes: they are those of claims that may be gone by then."""
+    """Copy all blobs that count, without the suffixes of notes: they are those of claims that may be gone by then.
+
+    Which count cannot be told from here where claims are sealed with a key, or damaged: then there is no such copy.
+    """
     with raw_store(folder) as store:
-        view = FencedView(store)
-        found = {name: bytes(view.get(name)) for name, _ in view.names()}
+        try:
+            view = FencedView(store)
+            found = {name: bytes(view.get(name)) for name, _ in view.names()}
+        except CorruptState:
+            return
     (folder / OLD.format("operator")).write_bytes(pickle.dumps(found))
 
 
 def _one_operator(folder: Path) -> str:
     """The prefix of an operator that a copy has state of, and that has begun later batches since; empty if none has."""
-    was = _newest(pickle.loads((folder / OLD.format("operator")).read_bytes()))
+    if not (copy := folder / OLD.format("operator")).exists():
+        return ""
+    was = _newest(pickle.loads(copy.read_bytes()))
     with raw_store(folder) as store:
-        now = _newest(name for name, _ in FencedView(store).names())
+        try:
+            now = _newest(name for name, _ in FencedView(store).names())
+        except CorruptState:
+            return ""
     return next((prefix for prefix, epoch in sorted(was.items()) if now.get(prefix, epoch) > epoch), "")
 
 
