@@ -43,13 +43,13 @@ FAULTS = {
         Fault("breaks", point="written", nth=1),
         Fault("kill", "driver", "written", nth=3),
     ],
-    "an older copy of the state comes back, a name is changed, and another query has a mistake": [
-        Fault("blunder", "query", batch=0, share=0.2),
+    "an older copy of the state comes back, and a name is changed": [
         Fault("pause", "query", batch=1),
         Fault("older", point="ours"),
         Fault("rename", point="name"),
         Fault("pause", "query", batch=3),
     ],
+    "another query has a mistake": [Fault("blunder", "query", batch=0, share=0.2)],  # others would wait for its end
 }
 OTHERS = {
     0: replace(JOB, queries=2),
