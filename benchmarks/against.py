@@ -40,6 +40,8 @@ ROWS = 5_000_000
 BATCHES, BATCH, KEYS = 7, 500_000, 16_384
 WARM = 3
 """Micro-batches that do not count."""
+WARM_ROUNDS = 3
+"""Rounds that do not count: until then Java still compiles, and each run is faster than the one before."""
 
 
 def same(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -182,13 +184,13 @@ class Side:
 def compared(sides: tuple[Side, Side], jobs: list[str], rounds: int) -> dict[str, Any]:
     """By job, rows a second of the commit and of this tree, and the median of the ratios of all rounds."""
     found: dict[str, list[tuple[float, float]]] = {job: [] for job in jobs}
-    turns = [(number, job) for number in range(rounds + 1) for job in jobs]
+    turns = [(number, job) for number in range(rounds + WARM_ROUNDS) for job in jobs]
     for number, job in track(turns, "in turns", console=Console(stderr=True)):
         if number % 2:
             then, now = sides[0].run(job), sides[1].run(job)
         else:
             now, then = sides[1].run(job), sides[0].run(job)
-        if number:  # the first round is to warm up
+        if number >= WARM_ROUNDS:
             found[job].append((then, now))
     return {
         job: {
