@@ -82,10 +82,15 @@ class OperatorNames:
         record = query_record(store, query)
         if record is None:
             return ""
-        for name in record.leftovers:
+        for name in record.leaving - record.operators.keys():
             old = record.adopted.get(name)
             if old is None or old not in record.operators or _has_state(store, old, query):
                 drop(store, query, name)
+                record = record.dropped(name)
+                note_operators(store, query, record)
+        unlisted = region not in record.operators and region not in record.leaving
+        if unlisted and _has_state(store, region, query):
+            return ""  # the list is not of the same time as the state: that is refused, and nothing is put in its place
         if was is None or was == region or (region in record.operators and was not in record.operators):
             return ""
         if self._has_adopted(store, record, region, query):
@@ -134,9 +139,10 @@ class OperatorNames:
         if found.damaged or found.missing:
             what = f"{found.damaged[0]}" if found.damaged else f"{': '.join(found.missing[0])}. {BRING_BACK}"
             return f"operator {region} cannot go on with the state of {was!r} in query {query}: {what}"
-        why = mismatch(found.manifest, self._kept[region]) if found.manifest is not None else ""
-        if why:
-            return f"the state of operator {was!r} in query {query} {why}"
+        for manifest in (found.manifest, *found.wholes):
+            why = mismatch(manifest, self._kept[region]) if manifest is not None else ""
+            if why:
+                return f"the state of operator {was!r} in query {query} {why}"
         if why := behind(was, found):
             return why
         record = record.adopting(was, region)  # not listed: else a crash in the middle would look like state of its own

@@ -2,7 +2,7 @@
 
 Blobs carry their names, so each is checked and written anew. The list of the query's operators names the new one only
 after all its blobs are there, and the old blobs are deleted only after that: a crash in between leaves either the old
-name with all of its state, or the new one. `QueryRecord.leftovers` says of which names blobs may be left then.
+name with all of its state, or the new one. `QueryRecord.leaving` says of which names blobs may be left then.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ def adopt(
             snapshots = tuple(new + snapshot.removeprefix(old) for snapshot in manifest.snapshots)
             put_manifest(store, replace(manifest, region=name, snapshots=snapshots))
         beat()
-    note_operators(store, query, record.renamed(was, name))
+    renamed = record.renamed(was, name)
+    note_operators(store, query, renamed)
     drop(store, query, was)
+    note_operators(store, query, renamed.dropped(was))
 
 
 def drop(store: Store, query: str, name: str) -> None:

@@ -130,6 +130,8 @@ class QueryRecord:
     """Operators that have gone on with the state of another name: by name, the one they had before."""
     without_us: tuple[tuple[int, int], ...] = ()
     """First and last of batches that were run without any operator of ours, as the user has said."""
+    leaving: frozenset[str] = frozenset()
+    """Names that blobs may be left of, because a renaming is under way or was broken off."""
 
     @property
     def expected(self) -> set[str]:
@@ -159,22 +161,22 @@ class QueryRecord:
             operators=operators | {name: self.operators[was]},
             absent=absent | ({name: self.absent[was]} if was in self.absent else {}),
             adopted={known: old for known, old in self.adopted.items() if known != was} | {name: was},
+            leaving=self.leaving - {name} | {was},
         )
+
+    def dropped(self, name: str) -> QueryRecord:
+        """With the note that nothing is left of a name that a renaming has left."""
+        return replace(self, leaving=self.leaving - {name})
 
     def adopting(self, was: str, name: str) -> QueryRecord:
         """With the note that an operator is about to go on with the state of `was`, and is not listed before it has."""
         operators = {known: since for known, since in self.operators.items() if known != name}
-        return replace(self, operators=operators, adopted={**self.adopted, name: was})
-
-    @property
-    def leftovers(self) -> set[str]:
-        """Names that blobs may be left of, because a renaming was broken off or its last step is missing."""
-        return {*self.adopted, *self.adopted.values()} - self.operators.keys()
+        return replace(self, operators=operators, adopted={**self.adopted, name: was}, leaving=self.leaving | {name})
 
     def added(self, name: str, epoch: int) -> QueryRecord:
         """With an operator that comes in a batch."""
         adopted = {known: old for known, old in self.adopted.items() if known != name}  # of a renaming broken off
-        return replace(self, operators={**self.operators, name: epoch}, adopted=adopted)
+        return replace(self, operators={**self.operators, name: epoch}, adopted=adopted, leaving=self.leaving - {name})
 
     def unattended(self, first: int, last: int) -> QueryRecord:
         """With the note that batches were run without any operator of ours, in the place of one from the same on."""
@@ -221,7 +223,7 @@ def query_record(store: Store, query: str) -> QueryRecord | None:
     absent = {str(name): (int(first), until) for name, (first, until) in told.get("absent", {}).items()}
     known = {str(region): int(since) for region, since in told["operators"].items()}
     without_us = tuple((int(first), int(last)) for first, last in told.get("without_us", ()))
-    return QueryRecord(known, absent, told.get("adopted", {}), without_us)
+    return QueryRecord(known, absent, told.get("adopted", {}), without_us, frozenset(told.get("leaving", ())))
 
 
 def note_operators(store: Store, query: str, record: QueryRecord) -> None:
@@ -233,6 +235,8 @@ def note_operators(store: Store, query: str, record: QueryRecord) -> None:
         told["adopted"] = dict(record.adopted)
     if record.without_us:
         told["without_us"] = [list(batches) for batches in record.without_us]
+    if record.leaving:
+        told["leaving"] = sorted(record.leaving)
     store.put(record_name(query), [sealed(told)])
 
 
@@ -264,5 +268,5 @@ def leftovers(store: Store) -> set[str]:
         query = unpart(name.removeprefix(QUERIES))
         with suppress(CorruptState):  # `vanished` reports it
             record = query_record(store, query)
-            found |= {prefix_of(left, query) for left in (record.leftovers if record is not None else ())}
+            found |= {prefix_of(left, query) for left in (record.leaving if record is not None else ())}
     return found
