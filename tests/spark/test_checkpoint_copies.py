@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import evenflow as ef
-from tests.support.moving import Nth
+from tests.support.moving import Nth, nth_of
 from tests.support.state_cli import run
 from tests.support.stored_stream import EACH, FILES, KEYS, check, some, start, stream, write_files
 
@@ -89,6 +89,28 @@ def test_batches_for_which_spark_runs_no_task_are_not_missed(spark, tmp_path, fi
     got = spark.read.parquet(str(tmp_path / "out")).where("id >= 0").orderBy("id").toArrow()
     assert got["nth"].to_pylist() == [number // KEYS + 1 for number in got["id"].to_pylist()]
     assert len(got) > 2 * EACH
+
+
+def test_a_query_that_was_run_without_its_operator_on_the_same_cluster_is_refused(spark, tmp_path, files):
+    """State is in memory, and lacks the rows in between."""
+    back = some(files, 2)
+    with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
+        start(spark, cluster, files, tmp_path, name="n").awaitTermination(120)
+        back()
+        back = some(files, 3)
+        plain = stream(spark, files).selectExpr("*", "0L nth").writeStream.format("parquet").trigger(availableNow=True)
+        plain = plain.option("checkpointLocation", str(tmp_path / "spark")).option("path", str(tmp_path / "out"))
+        plain.start().awaitTermination(120)
+        back()
+        query = start(spark, cluster, files, tmp_path, name="n")
+        with pytest.raises(Exception, match="nothing here is of batch 2, so it is an older copy"):
+            query.awaitTermination(120)
+    assert run("absent", tmp_path / "state", query.id, 2)[0] == 0
+    finish(spark, tmp_path, files)
+    got = spark.read.parquet(str(tmp_path / "out")).where("nth > 0").orderBy("id").toArrow()
+    applied = [*range(2 * EACH), *range(3 * EACH, 4 * EACH)]
+    assert got["id"].to_pylist() == applied
+    assert got["nth"].to_pylist() == nth_of(number % KEYS for number in applied)
 
 
 def by_union(spark, cluster, first, second, tmp_path):

@@ -1,6 +1,7 @@
 """What the checkpoint thread gives a query to go on from: state, fresh state, or why neither."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, 
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.operator_names import Kept, OperatorNames
 from evenflow.state.checkpoint.chain import QueryRecord, note_operators, operators, query_record
+from evenflow.state.checkpoint.manifest import put_manifest, read_manifest
 from evenflow.state.checkpoint.segments import SegmentWriter
 from evenflow.state.checkpoint.survey import verify
 from evenflow.state.checkpoint.unit_snapshots import pack_units
@@ -387,12 +389,82 @@ def test_what_a_broken_renaming_has_left_does_not_count(thread, then):
 
 
 def test_what_a_renaming_has_not_deleted_yet_is_not_bad(thread):
-    sound = dict(thread.blobs)
+    sound, left_over = dict(thread.blobs), 0
+    for left in range(40):
+        thread._store.blobs = dict(sound)
+        thread._store.left = left
+        renamed(thread)
+        thread._store.left = None
+        assert verify(thread._store) == []
+        left_over += "average" in operators(thread._store, "q") and any(
+            name.startswith("mean/") for name in thread.blobs
+        )
+        assert isinstance(thread.saved("average", "q", 3, new=False), Saved)
+        assert not [name for name in thread.blobs if name.startswith("mean/")]
+    assert left_over > 3, "killed while it deleted"
+
+
+def test_an_older_list_deletes_nothing_of_operators_that_it_does_not_list(thread):
+    """Only the list is older, by which a renaming is over; then another operator has got the old name."""
     renamed(thread)
-    thread.blobs.update({name: blob for name, blob in sound.items() if name.startswith("mean/q/log")})
-    assert verify(thread._store) == []
-    thread.saved("average", "q", 3, new=False)
-    assert not [name for name in thread.blobs if name.startswith("mean/")]
+    older = {name: blob for name, blob in thread.blobs.items() if name.startswith("evenflow.queries/")}
+    thread.batch("average", 3)
+    thread.add("mean", Kept("mean", 8))
+    assert thread.saved("mean", "q", 4, new=False) == Saved(Base())
+    thread.batch("average", 4)
+    thread.batch("mean", 4, before=(-1, 0))
+    thread.blobs.update(older)
+    before = dict(thread.blobs)
+    assert "is missing or does not list it" in thread.saved("mean", "q", 5, new=False)
+    assert thread.blobs == before
+
+
+def test_a_name_that_was_left_and_taken_again_beside_an_older_list(thread):
+    renamed(thread)
+    older = {name: blob for name, blob in thread.blobs.items() if name.startswith("evenflow.queries/")}
+    thread.batch("average", 3)
+    thread._kept.clear()
+    thread.add("mean", Kept("mean", 8, was="average"))
+    assert isinstance(thread.saved("mean", "q", 4, new=False), Saved)
+    thread.batch("mean", 4)
+    thread.blobs.update(older)
+    before = {name: blob for name, blob in thread.blobs.items() if name.startswith("mean/")}
+    assert "is missing or does not list it" in thread.saved("mean", "q", 5, new=False)
+    assert {name: blob for name, blob in thread.blobs.items() if name.startswith("mean/")} == before
+
+
+def test_aggregates_are_not_added_to_a_batch_that_a_sink_may_have(thread):
+    """Attempt 1 at batch 2 counts, and only the operator that it had can repeat it."""
+    thread.put("mean", WholeAttempt(2, 1, {WRITER: 1}, (0,), 3, (1, 1), "run", True))
+    thread.add("mean", Kept("mean and more", 8, None, lambda stored: ("more",) if stored == "mean" else ()))
+    assert "batch 2 was evaluated without them, but Spark has not committed it" in thread.saved("mean", "q", 2, False)
+    assert isinstance(thread.saved("mean", "q", 3, new=False), Saved)
+
+
+def test_aggregates_are_not_added_to_what_an_earlier_evenflow_has_written(thread):
+    """It did not name what is in its blobs. The manifests that follow tell from which batch on all is named."""
+    earlier = {"named_from": None}
+    name = "mean/q/epoch/1"
+    put_manifest(thread._store, replace(read_manifest(thread._store, name), **earlier))
+    thread.add("mean", Kept("mean and more", 8, None, lambda stored: ("more",) if stored == "mean" else ()))
+    assert "was written by an earlier evenflow" in thread.saved("mean", "q", 3, new=False)
+    thread.add("mean", Kept("mean", 8))
+    assert isinstance(thread.saved("mean", "q", 3, new=False), Saved)
+    for epoch in (2, 3, 4):
+        thread.batch("mean", epoch)
+        thread.settle("mean", epoch)
+        assert read_manifest(thread._store, f"mean/q/epoch/{epoch}").named_from == 3
+        assert read_manifest(thread._store, f"mean/q/epoch/{epoch}").named == (epoch == 4)
+
+
+def test_nothing_is_renamed_that_is_refused_afterwards(thread):
+    """The newest note is of an operator with more aggregates, which this one does not have."""
+    thread._kept.clear()
+    thread.add("mean", Kept("mean and more", 8))
+    thread.batch("mean", 3)
+    before = dict(thread.blobs)
+    assert "the state of operator 'mean' in query q is of mean and more, and this is mean" in renamed(thread)
+    assert thread.blobs == before
 
 
 def test_state_cannot_be_taken_from_an_operator_that_is_there(thread):
@@ -456,8 +528,10 @@ def test_sparks_plan_tells_which_operators_there_are(thread):
 def test_a_query_that_is_started_again_on_the_same_cluster(thread):
     """State is in memory, and the store is asked only whether all operators are there."""
     assert thread.checked("mean", "q", 3) == ""
+    assert "nothing here is of batches 3 to 5" in thread.checked("mean", "q", 6).replace("of it ", "here ")
     thread.saved("count", "q", 3, new=False)
     thread.batch("count", 3, before=(-1, 0))
+    thread.batch("mean", 3)
     del thread._kept["count"]
     assert "without operator 'count'" in thread.checked("mean", "q", 4)
     thread.names.absent = frozenset({"count"})

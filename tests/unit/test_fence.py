@@ -287,6 +287,27 @@ def settled_batch(thread, store, epoch, region="r"):
         assert thread._tried(Save(region, "q", "", content)) == ""
 
 
+def test_of_a_list_that_is_put_again_only_the_newest_is_kept():
+    """If the newest were lost, an older one would count without a word. Notes stay: each has a name of its own."""
+    store = Memory()
+    first = fence(store)
+    first.put("evenflow.queries/q", [b"1"])
+    first.put("r/q/whole/1.1", [b"1"])
+    first.put("r/q/whole/1.1", [b"2"])
+    first.release()
+    second = fence(store)
+    reader = FencedView(store)
+    assert bytes(reader.get("evenflow.queries/q")) == b"1"
+    for number in (1, 2):
+        second.put("evenflow.queries/q", [b"%d" % (1 + number)])
+        kept = [name for name in store.blobs if name.startswith("evenflow.queries")]
+        assert kept == [f"evenflow.queries/q~{second.mark}.{number}"]
+    assert bytes(FencedView(store).get("evenflow.queries/q")) == b"3"
+    assert len([name for name in store.blobs if name.startswith("r/q/whole")]) == 2
+    with pytest.raises(BlobMissing):
+        reader.get("evenflow.queries/q")  # of a time before these puts counted
+
+
 def test_claims_do_not_pile_up():
     """Lower claims, and what does not count, are deleted when a batch was settled under the new claim."""
     store = Memory()

@@ -96,8 +96,6 @@ class CheckpointThread(BackgroundThread):
         self._earlier: dict[tuple[str, str], tuple[int, str]] = {}
         """By operator and query, the batch in which it has got more parts, and what it was before."""
         self._stale: dict[str, set[str]] = {}
-        self._before: dict[str, tuple[int, str]] = {}
-        """By prefix, the batch in which an operator got more parts, and its description before."""
         """By prefix, snapshots to be deleted once no manifest that is kept needs them."""
         self._due = self._clock() + BEAT_S
         self.begin()
@@ -105,6 +103,10 @@ class CheckpointThread(BackgroundThread):
     def add(self, region: str, kept: Kept) -> None:
         """Note which operator's state a region has."""
         self._kept[region] = kept
+
+    def forget(self, region: str) -> None:
+        """Undo `add`, of a region that could not be opened."""
+        self._kept.pop(region, None)
 
     def keeps(self, region: str) -> Kept | None:
         """The operator of a region whose state is stored; None if it is not."""
@@ -129,6 +131,7 @@ class CheckpointThread(BackgroundThread):
             why = self.names.doubled(region, query)
             why = why or self.names.moved_away(self._patient, region, query)
             why = why or self.names.vanished(self._patient, region, query, epoch)
+            why = why or self._apart(query, epoch, False, region)
             return why or self._back(region, query, epoch)
         except StoreInUse as failure:
             self._lose(failure)
@@ -173,7 +176,7 @@ class CheckpointThread(BackgroundThread):
             record = query_record(self._patient, query)
             if record is None or region not in record.operators:
                 return f"{what} is there, but {record_name(query)} is missing or does not list it. {BRING_BACK}"
-            if why := behind(region, found):
+            if why := behind(region, found) or self._unfit_to_grow(found, kept, epoch):
                 return why
             self._back(region, query, epoch)
             self._tell_new(region, query, epoch, (found.manifest, *found.wholes)[-1].operator)
@@ -183,6 +186,22 @@ class CheckpointThread(BackgroundThread):
             return self.lost
         except Exception as error:  # the task that asks is told; this thread goes on
             return f"{error}" if isinstance(error, StoreError | OSError) else described(error)
+
+    def _unfit_to_grow(self, found: Latest, kept: Kept, epoch: int) -> str:
+        """Why an operator that has got more aggregates cannot go on yet; empty if it can, or has got none."""
+        what = f"operator {kept.operator} has aggregates that its state does not have"
+        if any(each.epoch >= epoch and each.repeatable and each.operator != kept.operator for each in found.wholes):
+            return (
+                f"{what}, and batch {epoch} was evaluated without them, but Spark has not committed it: start the "
+                "query once with the aggregates that it had, until that batch is committed"
+            )
+        assert found.manifest is not None
+        if (found.manifest, *found.wholes)[-1].operator != kept.operator and not found.manifest.named:
+            return (
+                f"{what}, and some of that was written by an earlier evenflow: run the query with the aggregates that "
+                "it had until all its keys have had rows, or give it another name, which begins with empty state"
+            )
+        return ""
 
     def _tell_new(self, region: str, query: str, epoch: int, stored: str) -> None:
         """Say which aggregates begin empty while the operator goes on with its state."""
@@ -377,6 +396,8 @@ class CheckpointThread(BackgroundThread):
         previous = self._previous(prefix, known)
         if previous is not None:
             needed.update(previous.blobs())
+        first = manifest.epoch + (manifest.epoch >= 0) if previous is None else previous.named_from
+        manifest = replace(manifest, named_from=manifest.epoch + 1 if first is None else first)
         put_manifest(self._store, replace(manifest, before=previous.key if previous is not None else None))
         if manifest.epoch >= 0:  # a first state shows nothing of what else there is, and leaves nothing behind
             self._clean(manifest, [epoch_name(prefix, epoch) for epoch in known[KEPT - 1 :]], needed, stale)
@@ -403,7 +424,7 @@ class CheckpointThread(BackgroundThread):
                     gone.append(name)
         self._store.delete(gone)
         if first and isinstance(self._store, Fence):
-            self._store.tidy(prefix, self._complete())
+            self._store.tidy(prefix, self._complete)
 
     def _complete(self) -> bool:
         """Whether no operator and query in the store lacks anything; by an altered claim, notes would be hidden."""

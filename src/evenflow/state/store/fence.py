@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from evenflow.errors import StoreError, StoreInUse
+from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.state.store.base import OWN, Part, Store, WrappedStore
 from evenflow.state.store.generations import (
     CLAIMS,
@@ -59,7 +59,14 @@ class FencedView(WrappedStore):
             return self._store.get(name, start, length)
         if name not in self._known:
             self.names(name)
-        return self._store.get(self._known.get(name, [name])[-1], start, length)
+        known = self._known.get(name, [name])[-1]
+        try:
+            return self._store.get(known, start, length)
+        except BlobMissing:
+            self.names(name)  # it may have been put again meanwhile
+            if (now := self._known.get(name, [name])[-1]) == known:
+                raise
+            return self._store.get(now, start, length)
 
     def names(self, prefix: str = "") -> list[tuple[str, int]]:
         passing: list[tuple[str, int]] = []
@@ -122,10 +129,24 @@ class Fence(FencedView):
             self._counts[self.mark] = self._number
             self._known.setdefault(name, []).append(stored)
         self.check()
+        if name.startswith(OWN):
+            self._delete_earlier(name)
 
     def delete(self, names: Iterable[str]) -> None:
         self.check()
         super().delete(names)
+
+    def _delete_earlier(self, name: str) -> None:
+        """Delete what the confirmed put of a name that is put again and again has replaced.
+
+        Nobody needs it any more; and if the newest one is lost, an older one would count without a word.
+        """
+        self.names(name)
+        *earlier, newest = self._known.get(name, [name])
+        if earlier:
+            with suppress(StoreError, OSError):  # the next put deletes it, too
+                self._store.delete(earlier)
+                self._known[name] = [newest]
 
     def check(self) -> None:
         """Raise `StoreInUse`, now and ever after, if a higher claim has taken the checkpoint."""
@@ -169,14 +190,15 @@ class Fence(FencedView):
         if self._lost is not None:
             raise self._lost
 
-    def tidy(self, prefix: str, complete: bool) -> None:
-        """Delete lower claims if the store is `complete`, and their puts below a prefix that do not count.
+    def tidy(self, prefix: str, complete: Callable[[], bool]) -> None:
+        """Delete lower claims once the store is `complete`, and their puts below a prefix that do not count.
 
         Nobody reads them any more. But if a claim was altered they may be all that is left of a batch. So puts are
         deleted only after the state below the prefix was found complete and a batch on top of it is settled, and claims
         only once nothing is missing below any prefix.
         """
-        gone = [f"{CLAIMS}{mark}" for mark in marks(self._store) if mark < self.mark] if complete else []
+        lower = [f"{CLAIMS}{mark}" for mark in marks(self._store) if mark < self.mark]
+        gone = lower if lower and complete() else []
         for name, _ in self._store.names(prefix):
             _, version = split(name)
             if version.mark < self.mark and not self._count(version):
