@@ -90,5 +90,5 @@ def test_state_of_an_earlier_evenflow_is_of_the_same_aggregates():
     same = ef.Aggregates(n=ef.count())
     same.install(0, (keys, *contents))
     assert same.process(rows(1, 2, 3), UNITS, KEYS)["n"].to_pylist() == [4, 5, 6]
-    with pytest.raises(InvalidArgument, match="of 1 aggregates where there are 2 now: start the query once with"):
+    with pytest.raises(InvalidArgument, match="of 1 aggregates where there are 2 now: start the query with"):
         ef.Aggregates(n=ef.count(), m=ef.count("v")).install(0, (keys, *contents))

@@ -129,8 +129,8 @@ class AggregateSet:
                 return dict(zip(self.parts, contents, strict=True))
         raise InvalidArgument(
             f"the state is of an earlier evenflow, and of {len(contents)} aggregates where there are "
-            f"{len(self.parts)} now: start the query once with the aggregates that it had, before you add some; or "
-            "start without the state, with a new checkpoint"
+            f"{len(self.parts)} now: start the query with the aggregates that it had, until all keys have had rows; "
+            "or start without the state, with a new checkpoint"
         )
 
     def sizes(self, units: Units) -> Longs:

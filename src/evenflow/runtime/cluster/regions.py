@@ -82,7 +82,12 @@ class Regions:
             self._driver.add_code(digest, code)
             about = self._driver.now(), name, digest, balance, kept.units, True
             opened = RegionOpened(*about, transfer, order_warning, graph)
-            self._driver.open_region(opened)
+            try:
+                self._driver.open_region(opened)
+            except BaseException:
+                if before is None:  # else a corrected operator would find the name taken
+                    self._checkpoint_thread.forget(name)
+                raise
         return name, digest
 
     def open_graph(
