@@ -13,9 +13,10 @@ import pytest
 
 import evenflow as ef
 from evenflow.state.checkpoint.survey import verify
-from evenflow.state.store import claim
 from evenflow.state.store.fence import FencedView
+from evenflow.state.store.files import FileStore, resolve
 from evenflow.state.store.opening import open_store
+from evenflow.state.store.sealed import Place
 from evenflow.testing import check_store
 from evenflow.torture import processes
 from tests.support import postgres_server, s3_server
@@ -57,9 +58,12 @@ def test_a_query_goes_on(spark, tmp_path, files, bucket, eventually):
     assert sum(event["rows"] + event["bytes"] for event in loaded) > 0
 
 
-def test_a_driver_that_is_frozen_and_wakes(spark, tmp_path, files, bucket, eventually, monkeypatch):
+def test_a_driver_that_is_frozen_and_wakes(spark, tmp_path, files, bucket, eventually):
     """In the middle of a batch; another takes the checkpoint and goes on. The first one must end, and hurt nobody."""
-    monkeypatch.setattr(claim, "VOID_S", 1.0)  # instead of a minute
+
+    class Impatient(FileStore):
+        claim_s = 1.0  # instead of a minute
+
     checkpoint, mark = bucket.uri("frozen"), f"frozen-{os.getpid()}"
     command = [sys.executable, "-m", "tests.support.frozen_driver", checkpoint, str(tmp_path)]
     first = subprocess.Popen(command, env={**os.environ, processes.MARK: mark}, stdout=subprocess.PIPE, text=True)
@@ -67,8 +71,9 @@ def test_a_driver_that_is_frozen_and_wakes(spark, tmp_path, files, bucket, event
         eventually((tmp_path / "waiting").exists, 120, "the second batch of the first driver")
         processes.send(processes.marked(mark), signal.SIGSTOP)
         (tmp_path / "go").touch()
-        time.sleep(claim.VOID_S)  # just before it may have said that it lives
-        with ef.Cluster(spark, 2, checkpoint=checkpoint) as cluster:
+        time.sleep(Impatient.claim_s)  # just before it may have said that it lives
+        impatient = Place(checkpoint, opener=lambda where: Impatient(*resolve(where)))
+        with ef.Cluster(spark, 2, checkpoint=impatient) as cluster:
             start(spark, cluster, files, tmp_path, name="n").awaitTermination(120)
             check(spark, tmp_path)
             before = contents(checkpoint)

@@ -52,7 +52,7 @@ def put_segment(store, name):
 def make(where, keyed):
     """A checkpoint with all kinds: two batches settled, one whole, under two claims, and units on their way."""
     for life in range(2):
-        thread = CheckpointThread(str(where), "a test", key_of(SECRET) if keyed else b"")
+        thread = CheckpointThread(place(str(where), keyed), "a test")
         try:
             thread.add("mean", Kept("mean", 8))
             for epoch in (0, 1) if life == 0 else (2,):
@@ -90,7 +90,7 @@ def files(where):
 def taken(where, keyed):
     """What a cluster says that takes the checkpoint for the batch after; empty if all is well."""
     try:
-        thread = CheckpointThread(str(where), "the next", key_of(SECRET) if keyed else b"")
+        thread = CheckpointThread(place(str(where), keyed), "the next")
     except (StoreError, CorruptState) as error:
         return f"{error}"
     try:

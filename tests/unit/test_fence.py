@@ -20,8 +20,9 @@ from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.operator_names import Kept, OperatorNames
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.checkpoint.survey import verify_claims
+from evenflow.state.store.base import CLAIM_S
 from evenflow.state.store.blob_names import epoch_name, log_name, parse, prefix_of
-from evenflow.state.store.claim import VOID_S, claim
+from evenflow.state.store.claim import claim
 from evenflow.state.store.fence import Fence, FencedView
 from evenflow.state.store.generations import CLAIMS, Holding, Mark, marks, split
 from evenflow.state.store.retry import RetryingStore
@@ -311,7 +312,7 @@ def test_of_a_list_that_is_put_again_only_the_newest_is_kept():
 def test_claims_do_not_pile_up():
     """Lower claims, and what does not count, are deleted when a batch was settled under the new claim."""
     store = Memory()
-    clock = itertools.count(0.0, VOID_S + 1)
+    clock = itertools.count(0.0, CLAIM_S + 1)
     for epoch in range(3):
         thread = Still(store, f"{epoch}", lambda: next(clock))
         store.put(f"r/q/whole/{epoch}.7~1.00ff.9", [b"of a driver that was frozen"])
@@ -323,7 +324,7 @@ def test_claims_do_not_pile_up():
 
 def test_claims_stay_until_all_queries_are_found_complete():
     """Another query's state may be what a claim is needed for."""
-    store, clock = Memory(), itertools.count(0.0, VOID_S + 1)
+    store, clock = Memory(), itertools.count(0.0, CLAIM_S + 1)
     settled_batch(Still(store, "first", lambda: next(clock)), store, 0)
     second = Still(store, "second", lambda: next(clock))
     second.add("s", Kept("op", 4))
@@ -397,7 +398,7 @@ def newest(checkpoint_thread):
 def test_a_driver_that_wakes_deletes_nothing_that_is_needed(at, monkeypatch):
     """It is frozen at any operation of a batch, and its successor is batches ahead when it wakes."""
     monkeypatch.setattr(vault_module, "time", SimpleNamespace(sleep=lambda _seconds: None))
-    store, clock = Freezing(), itertools.count(0.0, VOID_S + 1)
+    store, clock = Freezing(), itertools.count(0.0, CLAIM_S + 1)
     first = Still(store, "first", lambda: next(clock))
     logs = deque()
     for epoch in range(3):

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from evenflow.errors import InvalidArgument, StoreError, StoreInUse
-from evenflow.state.store.base import FORMAT_FILE, is_name, part, unpart
-from evenflow.state.store.claim import VOID_S, claim
+from evenflow.state.store.base import CLAIM_S, FORMAT_FILE, is_name, part, unpart
+from evenflow.state.store.claim import claim
 from evenflow.state.store.disk import DiskStore
 from evenflow.state.store.files import ABANDONED_S, FileStore
 from evenflow.state.store.layout import FORMAT
@@ -331,11 +331,11 @@ def test_death_frees_the_disk(tmp_path):
 def test_elsewhere_a_claim_lives_by_its_beats(tmp_path, kind):
     store, time = stores(tmp_path)[kind](), [1e9]
     first = claim(store, "app-1", lambda: time[0])
-    time[0] += VOID_S - 1
+    time[0] += CLAIM_S - 1
     with pytest.raises(StoreError, match="in use by app-1"):
         claim(store, "app-2", lambda: time[0])
     first.beat()
-    time[0] += VOID_S - 1
+    time[0] += CLAIM_S - 1
     with pytest.raises(StoreError, match="in use by app-1"):
         claim(store, "app-2", lambda: time[0])
     time[0] += 2

@@ -12,15 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenflow.errors import CorruptState, InvalidArgument, StateLost, StoreInUse
+from evenflow.errors import CorruptState, InvalidArgument, SpillError, StateLost, StoreInUse
 from evenflow.runtime.feeder.task import REAL
+from evenflow.state.paging.spill import Spill
 from evenflow.state.store.claim import claim
 from evenflow.state.store.disk import DiskStore
 from evenflow.state.store.fence import Fence, FencedView
 from evenflow.state.store.generations import CLAIMS, NOBODY, Holding, Mark
+from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import Place
 from evenflow.testing import check_operator
-from evenflow.torture import blunders, clock, copies, damage, hooks, store, view
+from evenflow.torture import blunders, clock, copies, damage, hooks, spill, store, view
 from evenflow.torture.check import (
     COLUMNS,
     WRITTEN,
@@ -329,6 +331,20 @@ def test_a_full_store(run):
     assert bytes(faulty.get("r/q/log/0.1.0.5.0")) == b"a"
 
 
+def test_a_full_disk_for_spilled_state(run, tmp_path, monkeypatch):
+    known = run(Fault("full", point="spill", nth=2, seconds=3600))
+    monkeypatch.setattr(spill, "_present", [])
+    spill.install(known)
+    there = Spill(tmp_path / "spilled")
+    first, second = there.segment(), there.segment()
+    first.append([(0, [b"a"])])
+    with pytest.raises(SpillError, match="No space left on device"):
+        second.append([(1, [b"b"])])
+    assert known.spill_full
+    assert not known.store_full
+    assert [(number, bytes(part)) for number, (part,) in first.read([0])] == [(0, b"a")]
+
+
 def test_a_store_that_fails(run):
     known = run(Fault("fails", share=0.5))
     faulty = store.FaultyStore(known.folder / hooks.STATE, known)
@@ -525,7 +541,7 @@ def test_a_clock_that_steps_reaches_claims_and_tasks(run, tmp_path, monkeypatch)
 
 def test_a_store_with_a_key_has_the_faults_below_it(run):
     known = run(Fault("flip", point="log", share=0.0))
-    with store._open_faulty(Place(str(known.folder / hooks.STATE), b"k" * 32)) as faulty:
+    with open_store(Place(str(known.folder / hooks.STATE), b"k" * 32, store.open_faulty)) as faulty:
         faulty.put("r/q/log/0.1.0.5.0", [b"abcdef"])
         with pytest.raises(CorruptState, match=r"not written with this checkpoint_key"):
             faulty.get("r/q/log/0.1.0.5.0")

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,7 +12,6 @@ from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.errors import StoreError, StoreInUse
 from evenflow.model.messages import FeederBegan, FeederHello
 from evenflow.policy import Hash
-from evenflow.runtime.driver import checkpoint as vault_module
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.driver.eventlog import EventLog
@@ -20,6 +20,7 @@ from evenflow.state.store import retry as patience
 from evenflow.state.store.claim import claim
 from evenflow.state.store.disk import DiskStore
 from evenflow.state.store.opening import open_store
+from evenflow.state.store.sealed import Place
 from tests.support.rig import HOST, PATIENCE_S, SECRET, Peer, until
 from tests.support.stages import Told
 
@@ -84,7 +85,7 @@ def test_a_slow_store_does_not_stop_the_controller(tmp_path):
         driver.close()
 
 
-def test_a_store_that_cannot_be_opened_at_first(tmp_path, monkeypatch):
+def test_a_store_that_cannot_be_opened_at_first(tmp_path):
     opened = iter([StoreError("not now"), OSError("not now"), None])
 
     def open_when_it_can(where):
@@ -93,16 +94,17 @@ def test_a_store_that_cannot_be_opened_at_first(tmp_path, monkeypatch):
             raise error
         return open_store(where)
 
-    monkeypatch.setattr(vault_module, "open_store", open_when_it_can)
-    checkpoint_thread = CheckpointThread(str(tmp_path), "a test")
+    checkpoint_thread = CheckpointThread(Place(str(tmp_path), opener=open_when_it_can), "a test")
     with pytest.raises(StoreInUse, match="is in use by a test"):
         claim(open_store(str(tmp_path)), "another")
     checkpoint_thread.close()
 
 
 def test_a_busy_vault_renews_its_claim(tmp_path, monkeypatch):
-    monkeypatch.setattr(vault_module, "BEAT_S", 0.02)
-    checkpoint_thread = CheckpointThread(str(tmp_path), "a test")
+    class Short(DiskStore):
+        claim_s = 0.08
+
+    checkpoint_thread = CheckpointThread(Place(str(tmp_path), opener=lambda where: Short(Path(where))), "a test")
     beats, rounds = [], 0
     monkeypatch.setattr(checkpoint_thread._claim, "beat", lambda: beats.append(rounds))
 
@@ -137,9 +139,8 @@ def test_a_store_that_fails_now_and_then_can_be_claimed(tmp_path, monkeypatch):
         if random.random() < 0.2:
             raise StoreError("not now")
 
-    monkeypatch.setattr(vault_module, "open_store", lambda _where: Failing(tmp_path))
     for _ in range(20):
-        CheckpointThread(str(tmp_path), "a test").close()
+        CheckpointThread(Place(str(tmp_path), opener=lambda _where: Failing(tmp_path)), "a test").close()
     claims = [name for name, _ in DiskStore(tmp_path).names("evenflow.claims/")]
     newest = max(int(name.split("/")[1].split(".")[0]) for name in claims)
     assert newest >= 20, "each had one of its own"

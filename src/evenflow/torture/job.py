@@ -27,6 +27,7 @@ from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.cluster.restarts import supervise
 from evenflow.runtime.cluster.session import local_session
 from evenflow.runtime.threads import BackgroundThread
+from evenflow.state.store.sealed import Place
 from evenflow.torture import clock, damage, query, rows, store
 from evenflow.torture.hooks import BEGUN, DONE, DRIVER, ENDED, REAL_TIME, RUN, SCHEDULE, SPARK, WORK, Hooks, hooks_of
 from evenflow.torture.inject import Injector
@@ -181,7 +182,11 @@ def cluster_on(spark: SparkSession, hooks: Hooks, where: str) -> Cluster:
     """A new cluster, after several tries: the store may fail, and a frozen driver keeps its claim for a while."""
     job, log = hooks.schedule.job, hooks.folder / "events.jsonl"
     workers = workers_of(job, hooks.life)
-    options: dict[str, Any] = {"checkpoint": where, "checkpoint_key": key_of(hooks), "memory": job.memory or None}
+    options: dict[str, Any] = {
+        "checkpoint": Place(where, opener=store.open_faulty),
+        "checkpoint_key": key_of(hooks),
+        "memory": job.memory or None,
+    }
     options |= {"start_timeout": START_S} | ({"stall_timeout": job.stall_s} if job.stall_s else {})
     for attempt in range(TRIES):
         try:
@@ -243,7 +248,6 @@ def practise(spark: SparkSession) -> None:
 def main(kind: SessionKind) -> None:
     """Run the jobs in the folders that standard input names, one after the other."""
     die_with(os.getppid())
-    store.install()
     spark = session(kind)
     if kind[0]:
         work = Path(_find_spark_home(), "work", spark.sparkContext.applicationId)

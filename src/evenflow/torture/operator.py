@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from evenflow.operators.keyed import KeyedOperator, Keys, Units
-from evenflow.torture import clock, spill, store
+from evenflow.torture import clock, spill
 from evenflow.torture.hooks import hooks_of
 from evenflow.torture.rows import WINDOW
 
@@ -53,9 +53,8 @@ class Counted(KeyedOperator):
         return rows.append(pa.field("nth", pa.int64())).append(pa.field("mean", pa.float64()))
 
     def warm_up(self, rows: pa.Schema) -> None:
-        """Make the worker's stores faulty: this is the first call on a worker."""
+        """Make the worker's disk and clock faulty: this is the first call on a worker."""
         if self._folder:
-            store.install()
             spill.install(hooks_of(Path(self._folder)))
             clock.install(hooks_of(Path(self._folder)), "worker")
 

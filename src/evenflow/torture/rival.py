@@ -6,13 +6,13 @@ import sys
 
 from evenflow.errors import StoreInUse
 from evenflow.runtime.driver.checkpoint import CheckpointThread
-from evenflow.state.store.sealed import key_of
+from evenflow.state.store.sealed import key_of, placed
 
 
 def main(where: str, key: str | None = None) -> int:
     """Try to claim the checkpoint; the exit code is 0 if that is refused."""
     try:
-        checkpoint_thread = CheckpointThread(where, "a rival", key_of(key))
+        checkpoint_thread = CheckpointThread(placed(where, key_of(key)), "a rival")
     except StoreInUse as error:
         print(error)
         return 0

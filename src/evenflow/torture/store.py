@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 from evenflow.errors import StoreError
@@ -17,10 +16,8 @@ from evenflow.state.store.blob_names import MOVES, parse
 from evenflow.state.store.disk import DiskStore
 from evenflow.state.store.files import FileStore, resolve
 from evenflow.state.store.layout import TEMPORARY, explained
-from evenflow.state.store.opening import open_store
-from evenflow.state.store.sealed import Place, SealedStore
 from evenflow.torture import servers
-from evenflow.torture.hooks import RUN, SCHEDULE, STATE, Hooks, hooks_of, kill
+from evenflow.torture.hooks import RUN, STATE, Hooks, hooks_of, kill
 from evenflow.torture.schedule import VOID_S, Fault
 
 FLIPPED = "flipped-{}.json"
@@ -31,6 +28,10 @@ class _Faulty(Store):
     """The faults of a store, as a base class in front of the class of the real store."""
 
     _hooks: Hooks
+
+    @property
+    def claim_s(self) -> float:
+        return VOID_S
 
     def put(self, name: str, parts: Iterable[Part]) -> None:
         self._endure()
@@ -156,35 +157,10 @@ def raw_store(folder: Path) -> Store:
             return DiskStore(Path(where))
 
 
-def _open_faulty(where: Any, **options: Any) -> Store:
-    """What `open_store` does, but with the faults of the schedule that lies beside the checkpoint, if there is one."""
-    text, key = (str(where.where), where.key) if isinstance(where, Place) else (str(where), b"")
-    scheme, url = text.partition("://")[0], urlparse(text)
+def open_faulty(where: str) -> Store:
+    """Open the store of a run, with the faults of the schedule that lies beside it."""
+    scheme, url = where.partition("://")[0], urlparse(where)
     if scheme == "postgresql":
-        folder = Path(os.environ.get(RUN, ""), parse_qs(url.query).get("schema", [""])[0])
-    else:
-        folder = Path("/", url.path.lstrip("/") if scheme == "s3" else text).parent
-    if not (folder / SCHEDULE).exists():
-        return open_store(where, **options)
-    hooks = hooks_of(folder)
-    store: Store
-    match scheme:
-        case "s3":
-            store = FaultyBucket(text, hooks)
-        case "postgresql":
-            store = _faulty_database(text, hooks)
-        case _:
-            store = FaultyStore(Path(text), hooks)
-    return SealedStore(store, key, text) if key else store
-
-
-def install() -> None:
-    """Make this process open faulty stores wherever a schedule lies beside them, and shorten claims to VOID_S."""
-    from evenflow.runtime.driver import checkpoint as checkpoint_thread
-    from evenflow.runtime.worker import blob_writer, loader, store_transfer
-    from evenflow.state.store import claim
-
-    for module in (store_transfer, blob_writer, loader, checkpoint_thread):
-        module.open_store = _open_faulty  # type: ignore[attr-defined]
-    claim.VOID_S = VOID_S
-    checkpoint_thread.BEAT_S = VOID_S / 5  # type: ignore[attr-defined]
+        return _faulty_database(where, hooks_of(Path(os.environ.get(RUN, ""), parse_qs(url.query)["schema"][0])))
+    hooks = hooks_of(Path("/", url.path.lstrip("/") if scheme == "s3" else where).parent)
+    return FaultyBucket(where, hooks) if scheme == "s3" else FaultyStore(Path(where), hooks)

@@ -27,7 +27,7 @@ from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import BALANCES, KEYED_BALANCES, Balance, KeyedBalance, balance_named, keyed_balance_named
 from evenflow.runtime.wire.frames import MAX_BODY
 from evenflow.state.store.layout import check_scheme
-from evenflow.state.store.sealed import key_of
+from evenflow.state.store.sealed import Place, key_of
 
 LONGEST_NAME = 80
 
@@ -89,12 +89,14 @@ def check_sharing(operator: KeyedOperator, balance: KeyedBalance, split_keys: bo
         )
 
 
-def checkpoint_of(checkpoint: str | Path | None, checkpoint_key: bytes | str | None) -> tuple[str, bytes]:
-    """The place of the checkpoint and its key; both empty if not given."""
-    where, key = where_of(checkpoint), key_of(checkpoint_key)
+def checkpoint_of(checkpoint: str | Path | Place | None, checkpoint_key: bytes | str | None) -> Place:
+    """The place of the checkpoint, with its key; an empty address if none is given."""
+    opener = checkpoint.opener if isinstance(checkpoint, Place) else None
+    where = where_of(checkpoint.where if isinstance(checkpoint, Place) else checkpoint)
+    key = key_of(checkpoint_key)
     if key and not where:
         raise InvalidArgument("checkpoint_key is given and checkpoint is not: give both, or neither")
-    return where, key
+    return Place(where, key, opener)
 
 
 def where_of(checkpoint: str | Path | None) -> str:

@@ -46,6 +46,7 @@ from evenflow.runtime.cluster.session import driver_host, executor_of
 from evenflow.runtime.cluster.slots import slot_count
 from evenflow.runtime.feeder.ordered import OrderedTask
 from evenflow.runtime.wire.settings import Settings
+from evenflow.state.store.sealed import Place
 
 
 class Cluster:
@@ -99,7 +100,7 @@ class Cluster:
         event_log: str | Path | None = None,
         event_log_size: str | int = TOTAL,
         emulate: Emulate | None = None,
-        checkpoint: str | Path | None = None,
+        checkpoint: str | Path | Place | None = None,
         checkpoint_key: bytes | str | None = None,
         absent: Sequence[str] = (),
         qos: Mapping[str, float | Qos] | None = None,
@@ -116,14 +117,28 @@ class Cluster:
         asked = page_asked(dashboard, dashboard_token)
         arguments.check_emulated(emulate, workers)
         context = arguments.classic_context(spark)
-        where, key = arguments.checkpoint_of(checkpoint, checkpoint_key)
-        left_out = arguments.absent_of(absent, where)
+        place = arguments.checkpoint_of(checkpoint, checkpoint_key)
+        left_out = arguments.absent_of(absent, str(place.where))
         budget, weights = amounts.bytes_of(memory), arguments.weights_of(qos)
         host, secret, name = driver_host(context)[1], secrets.token_bytes(32), uuid.uuid4().hex[:8]
         gap = amounts.gap_of(t_gap, budget > 0)
         targets = {operator: each for operator, each in (qos or {}).items() if isinstance(each, Qos)}
-        about = (period, stall_timeout, emulate, where, weights, budget, key, gap, targets)
-        settings = Settings(name, host, 0, secret, *about)
+        settings = Settings(
+            cluster=name,
+            host=host,
+            port=0,
+            secret=secret,
+            period=period,
+            stall_timeout=stall_timeout,
+            emulate=emulate,
+            checkpoint=str(place.where),
+            checkpoint_key=place.key,
+            opener=place.opener,
+            qos=weights,
+            targets=targets,
+            memory=budget,
+            t_gap=gap,
+        )
         self._spark = spark
         self._named = Named(weights)
         self._life = Lifecycle(spark, context, workers, settings, log, left_out)

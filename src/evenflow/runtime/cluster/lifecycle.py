@@ -72,7 +72,7 @@ class Lifecycle:
         try:
             if settings.checkpoint:
                 owner = f"cluster {settings.cluster}"
-                self.checkpoint_thread = CheckpointThread(settings.checkpoint, owner, settings.checkpoint_key)
+                self.checkpoint_thread = CheckpointThread(settings.place, owner)
                 self.checkpoint_thread.names.absent = absent
             self.driver = self._controller_thread(spark, settings, self._event_log(*event_log))
         except BaseException:

@@ -36,11 +36,11 @@ from evenflow.state.checkpoint.progress import progress
 from evenflow.state.checkpoint.unit_snapshots import read_index
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of, whole_name
-from evenflow.state.store.claim import BEAT_S, claim
+from evenflow.state.store.claim import BEATS, claim
 from evenflow.state.store.fence import Fence
 from evenflow.state.store.opening import DATABASES, open_store
 from evenflow.state.store.retry import RetryingStore, all_but, retry
-from evenflow.state.store.sealed import placed
+from evenflow.state.store.sealed import Place
 
 logger = logging.getLogger("evenflow")
 
@@ -66,16 +66,14 @@ class CheckpointThread(BackgroundThread):
 
     def __init__(
         self,
-        where: str,
+        place: str | Place,
         owner: str,
-        key: bytes = b"",
         start: Start | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__("checkpoint", self._run, lambda _error: None, start)
         self._clock = clock
-        own = where.startswith(DATABASES)  # which retries by itself
-        place = placed(where, key)
+        own = str(place).startswith(DATABASES)  # which retries by itself
         self._store: Store = open_store(place) if own else retry(lambda: open_store(place))
         self.on_lost: Callable[[str], None] = lambda why: None
         """Called on this thread when it turns out that the checkpoint cannot be used any more."""
@@ -97,7 +95,7 @@ class CheckpointThread(BackgroundThread):
         """By operator and query, the batch in which it has got more parts, and what it was before."""
         self._stale: dict[str, set[str]] = {}
         """By prefix, snapshots to be deleted once no manifest that is kept needs them."""
-        self._due = self._clock() + BEAT_S
+        self._due = self._clock() + self._store.claim_s / BEATS
         self.begin()
 
     def add(self, region: str, kept: Kept) -> None:
@@ -262,7 +260,7 @@ class CheckpointThread(BackgroundThread):
     def _beat_in_time(self) -> None:
         """Renew the claim, if that is due."""
         if self._clock() >= self._due:
-            self._due = self._clock() + BEAT_S
+            self._due = self._clock() + self._store.claim_s / BEATS
             self._beat()
 
     def _resumed(self, found: Latest, operator: str) -> Saved:
@@ -323,7 +321,7 @@ class CheckpointThread(BackgroundThread):
         with suppress(queue.Empty):
             if left > 0:
                 return self._orders.get(timeout=left)
-        self._due = self._clock() + BEAT_S
+        self._due = self._clock() + self._store.claim_s / BEATS
         return self._beat
 
     def _tried(self, order: Save) -> str:

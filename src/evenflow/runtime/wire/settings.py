@@ -11,7 +11,7 @@ from evenflow.model.capacity import Emulate
 from evenflow.model.qos import Qos
 
 if TYPE_CHECKING:
-    from evenflow.state.store.sealed import Place
+    from evenflow.state.store.sealed import Opener, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,15 @@ class Settings:
     """How units on disk take turns (`state/paging/rotation.py`)."""
     targets: Mapping[str, Qos] = field(default_factory=dict)
     """Those entries of `qos` that are more than a weight."""
+    opener: Opener | None = None
+    """Opens the checkpoint's store in each process; None: its address says how."""
 
     @property
     def place(self) -> str | Place:
         """What `open_store` takes."""
         from evenflow.state.store.sealed import placed  # imports numpy: not before it is needed
 
-        return placed(self.checkpoint, self.checkpoint_key)
+        return placed(self.checkpoint, self.checkpoint_key, self.opener)
 
     def __repr__(self) -> str:  # neither secret nor key may end up in a log or a traceback
         return f"Settings(cluster={self.cluster!r}, host={self.host!r}, port={self.port})"

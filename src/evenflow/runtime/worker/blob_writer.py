@@ -52,7 +52,6 @@ class BlobWriter(JobThread):
         self.inbox: Inbox[PutOutcome] = Inbox(wake)
         self.unsaved = 0
         """Bytes still to be put; changed by the worker's loop only."""
-        # `open_store` is looked up when a store is opened: torture replaces it
         self._open: Callable[[], Store] = lambda: (opened or open_store)(where)
         self._store: Store | None = None
 

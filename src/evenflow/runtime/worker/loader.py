@@ -72,7 +72,6 @@ class Loader:
     ) -> None:
         self._instances = instances
         self.inbox: Inbox[Loaded] = Inbox(wake)
-        # `open_store` is looked up when a store is opened: torture replaces it
         self._open: Callable[[], Store] = lambda: (opened or open_store)(where)
         self._clock = clock
         self._limits = limits

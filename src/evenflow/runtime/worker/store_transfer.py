@@ -45,7 +45,6 @@ class StoreTransfer(JobThread):
     ) -> None:
         super().__init__("store transfer", lambda _error: wake(), start)
         self.inbox: Inbox[StoreNews] = Inbox(wake)
-        # `open_store` is looked up when a store is opened: torture replaces it
         self._open: Callable[[], Store] = lambda: (opened or open_store)(where)
         self._cluster = cluster
         self._store: Store | None = None

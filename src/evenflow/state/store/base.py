@@ -19,6 +19,7 @@ LONGEST = 255
 """Bytes of one part of a name, at most: the limit of file systems."""
 OWN = "evenflow."
 """Names of the store's own files begin with this, or with a dot."""
+CLAIM_S = 60.0
 FORMAT_FILE = f"{OWN}json"
 """Says which format the store has."""
 _EMPTY = "%"
@@ -68,6 +69,11 @@ class Store(ABC):
     def delete(self, names: Iterable[str]) -> None:
         """Remove blobs; names without a blob are ignored."""
 
+    @property
+    def claim_s(self) -> float:
+        """Where the store has no locks, a claim whose holder has given no sign for so many seconds is void."""
+        return CLAIM_S
+
     def lock(self, mine: dict[str, Any]) -> Lock | None:
         """Lock the whole checkpoint; None if the store has no locks, `StoreInUse` if another has it.
 
@@ -102,6 +108,10 @@ class WrappedStore(Store):
 
     def delete(self, names: Iterable[str]) -> None:
         self._store.delete(names)
+
+    @property
+    def claim_s(self) -> float:
+        return self._store.claim_s
 
     def lock(self, mine: dict[str, Any]) -> Lock | None:
         return self._store.lock(mine)

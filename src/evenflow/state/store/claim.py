@@ -3,7 +3,7 @@
 Where the store has a lock, that tells whether the checkpoint is free. On the local disk it is a lock on a file (flock),
 which the kernel frees when its holder ends, however it ends; it belongs to the open file, so a process forked from the
 holder without an exec keeps it too. A lock in a database belongs to a connection. Elsewhere the holder renews its claim
-by `beat`; after VOID_S without a beat, by the clock of the one who asks, it is void.
+by `beat`; after the store's `claim_s` without a beat, by the clock of the one who asks, it is void.
 
 All of this only avoids conflicts: the holder may be frozen, a server may forget a lock, clocks may differ. `fence`
 makes sure that a holder which has lost its claim does no harm, and learns of it.
@@ -21,10 +21,8 @@ from evenflow.state.store.fence import Fence
 from evenflow.state.store.generations import holders
 from evenflow.state.store.in_use import taken
 
-BEAT_S = 15.0
-"""How often a holder calls `beat`."""
-VOID_S = 60.0
-"""In a store without locks, a claim whose holder has not called `beat` for this long is void."""
+BEATS = 4
+"""How often a holder calls `beat` in the store's `claim_s`."""
 
 
 class Claim:
@@ -73,6 +71,6 @@ def _refuse_if_held(store: Store, mine: dict[str, Any], now: Callable[[], float]
     for holding in holders(store):
         there = holding.about
         ours = all(there.get(name) == mine[name] for name in ("owner", "host", "pid"))  # a try of ours failed half-way
-        if not holding.released and not ours and now() - float(there.get("beat", 0)) < VOID_S:
+        if not holding.released and not ours and now() - float(there.get("beat", 0)) < store.claim_s:
             raise taken("this checkpoint", there)
         return

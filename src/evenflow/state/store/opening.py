@@ -21,14 +21,15 @@ DATABASES = ("postgresql://", "postgres://")
 def open_store(where: str | Path | tuple[FileSystem, str] | Place, *, create: bool = True) -> Store:
     """Open a store: at a local path, at a URI (`file://`, `s3://`, `gs://`) or in a directory of a pyarrow file system.
 
-    A local path and `file://` mean a `DiskStore`; `postgresql://` is a schema of a database. A `Place` has a key as
-    well; a store that was written with a key is refused without it. With `create=False` nothing is written, and a place
-    without a store is refused.
+    A local path and `file://` mean a `DiskStore`; `postgresql://` is a schema of a database. A `Place` may have a key
+    and an opener of its own as well; a store that was written with a key is refused without it. With `create=False`
+    nothing is written, and a place without a store is refused.
     """
     key = where.key if isinstance(where, Place) else b""
     inner = where.where if isinstance(where, Place) else where
     text = shown(inner) if isinstance(inner, str | Path) else f"{inner[0].type_name}:{inner[1]}"
-    store = _plain(inner, create)
+    opener = where.opener if isinstance(where, Place) else None
+    store = opener(str(inner)) if opener is not None else _plain(inner, create)
     try:
         if key:
             return SealedStore(store, key, text, create=create)

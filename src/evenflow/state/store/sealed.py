@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,20 +32,26 @@ _PLACE = struct.Struct("<QB")
 """A chunk's number, and whether it is the last."""
 
 
+Opener = Callable[[str], Store]
+"""Opens the store at an address, without looking at its key."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a store is, and the key to it."""
+    """Where a store is, the key to it, and how each process opens it."""
 
     where: str | Path
-    key: bytes = field(repr=False)
+    key: bytes = field(default=b"", repr=False)
+    opener: Opener | None = None
+    """It is pickled, so it is a function of a module; None: the address says which kind of store it is."""
 
     def __str__(self) -> str:
         return shown(self.where)
 
 
-def placed(where: str, key: bytes) -> str | Place:
-    """An argument for `open_store`: with a key a Place, without one the address."""
-    return Place(where, key) if key else where
+def placed(where: str, key: bytes, opener: Opener | None = None) -> str | Place:
+    """An argument for `open_store`: with a key or an opener a Place, without them the address."""
+    return Place(where, key, opener) if key or opener is not None else where
 
 
 def key_of(given: bytes | str | None) -> bytes:
