@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import evenflow as ef
-from evenflow.bench import ordered
+from evenflow_lab.bench import ordered
 
 ROWS = 20_000_000
 ROUNDS = 5

@@ -29,7 +29,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from rich.console import Console
 
 import evenflow as ef
-from evenflow.bench import keyed
+from evenflow_lab.bench import keyed
 
 WORKERS = 3
 KEYS = 16_384

@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from evenflow.bench import ordered
 from evenflow.runtime.cluster.session import local_session
+from evenflow_lab.bench import ordered
 
 BASIC = ["oracle", "credits", "blocking-rate"]
 

@@ -30,8 +30,8 @@ import evenflow as ef
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.operator import FirstStory
 from evenflow.stories.vectors import Vectors
-from evenflow.workloads.newswire import stories
 from evenflow.workloads.tweets import SCHEMA, Tweets
+from evenflow_lab.workloads.newswire import stories
 
 BATCH = 10_000
 CHECKED = 5_000

@@ -1,4 +1,4 @@
-"""Prints requirements.lock: what this environment has of everything evenflow and its dev extra need, exactly."""
+"""Prints requirements.lock: the versions here of all that Evenflow, its lab and its dev extra need."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from importlib.metadata import distribution
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+OURS = ("evenflow", "evenflow-lab")
 
 
 def closure(name: str, extras: set[str], found: dict[str, set[str]]) -> None:
@@ -23,9 +25,10 @@ def main() -> None:
     """Print the lock file."""
     found: dict[str, set[str]] = {}
     closure("evenflow", {"dev"}, found)
+    closure("evenflow-lab", {"torture"}, found)
     print("# Made by `make lock`: every dependency, development included, at the version the tests last passed with.")
     for name in sorted(found):
-        if name != "evenflow":
+        if name not in OURS:
             print(f"{name}=={distribution(name).version}")
 
 

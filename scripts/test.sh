@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # All tests, in parts, three at a time: those on Spark wait a good part of their time. Arguments go to each part.
-# `quick` as the first argument: unit and property tests only, two parts at a time, without those marked slow.
+# `quick` as the first argument: unit and property tests only, two parts at a time, without those marked slow. `lab`: the
+# tests of the lab instead, which look after the evidence.
 # A test that fails is run once more, with nothing beside it; if it passes then, it is named as flaky at the end.
 set -uo pipefail
 python="${PYTHON:-.venv/bin/python}"
@@ -20,15 +21,17 @@ declare -A folders=(
     [graphs]="${graphs[*]}"
     [spark-1]="$(others 'tests/spark/test_[a-i]*.py')"
     [spark-2]="$(others 'tests/spark/test_[j-z]*.py')"
-    [torture]="tests/drivers/test_torture.py"
+    [torture]="lab/tests/drivers"
+    [lab]="lab/tests/unit lab/tests/golden"
+    [lab-spark]="lab/tests/spark"
     [stores]="${stores[*]}"
-    [drivers]="tests/drivers --ignore=tests/drivers/test_torture.py"
+    [drivers]="tests/drivers"
     [property]="tests/property ${graphs[*]/#/--ignore=}"
     [unit-1]="tests/unit/test_[a-o]*.py"
-    [unit-2]="tests/unit/test_[p-z]*.py tests/wire tests/golden"
+    [unit-2]="tests/unit/test_[p-z]*.py tests/wire"
     [browser]="tests/browser"
 )
-parts=(unit-1 spark-1 unit-2 spark-2 property stores graphs drivers torture browser)
+parts=(unit-1 spark-1 unit-2 spark-2 property stores graphs drivers browser)
 first_on_spark=spark-1
 at_once=3
 selected=()
@@ -37,6 +40,10 @@ if [ "${1:-}" = quick ]; then
     parts=(quick-1 quick-2)
     at_once=2
     selected=(-m "not slow")
+elif [ "${1:-}" = lab ]; then
+    shift
+    parts=(torture lab lab-spark)
+    first_on_spark=torture
 fi
 
 # Sessions of tests are short: Java's second compiler would take more time than it saves.

@@ -143,8 +143,8 @@ def test_reproduce_killed(tmp_path):
     """Experiments take minutes; without the command, nobody waits for them."""
     source = """
     from pathlib import Path
-    from evenflow.experiments import runner
-    from evenflow.experiments.base import Setting
+    from evenflow_lab.experiments import runner
+    from evenflow_lab.experiments.base import Setting
 
     def watch(name, part):
         if part:

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from evenflow.cli.demo import PARTS
-from evenflow.cli.demo_stage import Stage
+from evenflow.cli.demo.stage import Stage
 from evenflow.eventlog.reading import LogReader
 
 

@@ -18,7 +18,7 @@ from evenflow.state.store.files import FileStore, resolve
 from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import Place
 from evenflow.testing import check_store
-from evenflow.torture import processes
+from evenflow_lab.torture import processes
 from tests.support import postgres_server, s3_server
 from tests.support.stored_stream import check, kill, some, start
 

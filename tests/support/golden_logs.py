@@ -2,7 +2,7 @@
 
     .venv/bin/python -m tests.support.golden_logs [--write]
 
-prints the digests as JSON; `--write` keeps them in tests/golden/event_logs.json, after a change that is meant to change
+prints the digests as JSON; `--write` keeps them in the lab's tests, after a change that is meant to change
 what simulations do.
 """
 
@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from evenflow import sim
 
-FILE = Path(__file__).parents[1] / "golden" / "event_logs.json"
+FILE = Path(__file__).parents[2] / "lab" / "tests" / "golden" / "event_logs.json"
 MB = 1_000_000
 
 ORDERED = sim.OrderedScene(12, row_s=2e-4, feeders=2, reorder_rows=50_000)

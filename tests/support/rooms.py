@@ -1,4 +1,4 @@
-"""The rooms of the house: the packages and sub-packages of Evenflow, and which of them each may import."""
+"""The rooms of the house: the packages and sub-packages of Evenflow and its lab, and which of them each may import."""
 
 MAY_IMPORT = {
     "model": set(),
@@ -68,7 +68,35 @@ MAY_IMPORT = {
         "graph",
         "workloads",
     },
-    "experiments": {
+    "cli": {
+        "dashboard.web",
+        "model",
+        "eventlog",
+        "metrics",
+        "operators",
+        "policy",
+        "policy.keyed",
+        "graph",
+        "state.store",
+        "state.checkpoint",
+        "runtime",
+        "runtime.cluster",
+        "sim",
+        "cli.demo",
+    },
+    "cli.demo": {
+        "dashboard.web",
+        "model",
+        "operators",
+        "policy.keyed",
+        "stories",
+        "workloads",
+        "runtime.cluster",
+        "cli",
+    },
+    "lab": set(),
+    "lab.workloads": {"model", "graph", "stories", "workloads", "sim"},
+    "lab.experiments": {
         "model",
         "policy",
         "policy.ordered",
@@ -78,10 +106,11 @@ MAY_IMPORT = {
         "graph",
         "stories",
         "workloads",
+        "lab.workloads",
         "sim",
         "runtime",
     },
-    "bench": {
+    "lab.bench": {
         "model",
         "policy",
         "policy.keyed",
@@ -89,10 +118,13 @@ MAY_IMPORT = {
         "stories",
         "graph",
         "workloads",
+        "lab.workloads",
         "runtime.feeder",
         "runtime.cluster",
+        "cli",
+        "cli.demo",
     },
-    "torture": {
+    "lab.torture": {
         "model",
         "control",
         "operators",
@@ -104,24 +136,17 @@ MAY_IMPORT = {
         "runtime.driver",
         "runtime.cluster",
     },
-    "cli": {
-        "dashboard.web",
+    "lab.cli": {
         "model",
         "eventlog",
-        "metrics",
-        "operators",
         "policy",
-        "policy.keyed",
-        "graph",
-        "workloads",
-        "state.store",
-        "state.checkpoint",
-        "runtime",
         "runtime.cluster",
-        "bench",
-        "torture",
-        "sim",
-        "experiments",
+        "cli",
+        "cli.demo",
+        "lab",
+        "lab.bench",
+        "lab.experiments",
+        "lab.torture",
     },
 }
 """What each room, a package or a sub-package, may import of Evenflow, beside itself."""

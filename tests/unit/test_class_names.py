@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import evenflow
+import evenflow_lab
 
-ROOT = Path(evenflow.__file__).parent
+ROOTS = [Path(package.__file__).parent for package in (evenflow, evenflow_lab)]
 
 SHARED = {
     "Units": "an array of units in each module that has it; the class only stands for it where messages are decoded",
@@ -47,7 +48,7 @@ def shared(sources):
 
 
 def test_no_two_classes_share_a_name():
-    found = shared({str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT.rglob("*.py"))})
+    found = shared({str(path): path.read_text() for root in ROOTS for path in sorted(root.rglob("*.py"))})
     assert not {name: places for name, places in found.items() if name not in SHARED}, "give each a name of its own"
     assert found.keys() == SHARED.keys(), "no longer shared: take it out of SHARED"
 

@@ -2,10 +2,10 @@
 
 import re
 
-from evenflow.cli import demo
 from evenflow.cli.app import demo as demo_verb
-from evenflow.cli.demo_report import report
-from evenflow.cli.demo_stage import DemoPart, DemoRun, Look, run_of
+from evenflow.cli.demo import show as demo
+from evenflow.cli.demo.report import report
+from evenflow.cli.demo.stage import DemoPart, DemoRun, Look, run_of
 
 
 def seen(*rows):

@@ -21,7 +21,7 @@ LANGUAGES = {"", "java", "python", "sh", "text", "toml"}
 """Of code blocks. What is python runs in tests/drivers/test_programs.py, so there is no other word for it."""
 QUOTED = re.compile(r'"([^"]*(?:"range"[^"]*)?)"')
 """A message, as troubleshooting.md quotes it in headings."""
-FILES = [path.relative_to(ROOT).as_posix() for top in ("src", "tests") for path in (ROOT / top).rglob("*.*")]
+FILES = [path.relative_to(ROOT).as_posix() for top in ("src", "lab", "tests") for path in (ROOT / top).rglob("*.*")]
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import evenflow
+import evenflow_lab
 from tests.support.rooms import MAY_IMPORT
 
-ROOT = Path(evenflow.__file__).parent
+ROOT, LAB = Path(evenflow.__file__).parent, Path(evenflow_lab.__file__).parent
 
 EVERYBODY = {"errors", "_version"}
 DECIDES = {"model", "policy", "control"}
@@ -18,8 +19,8 @@ EFFECTS = {"socket", "selectors", "time", "random", "threading", "pyspark", "os"
 DECIDING_MODULES = {"runtime.worker.events", "runtime.worker.movements", "runtime.worker.loads"}
 """The worker's state machines: as pure as `control`, and without pickles and threads; the modules around them act."""
 RUNTIME_ONLY = {"socket", "selectors", "pyspark", "py4j"}
-"""Only runtime touches sockets and Spark; bench, torture and cli are users' programs, with a session like any other."""
-PROGRAMS = {"bench", "torture", "cli"}
+"""Only runtime touches sockets and Spark; the lab and cli are users' programs, with a session like any other."""
+PROGRAMS = {"lab", "cli"}
 EXCEPT = {
     "postgres_link.py": {"socket"},
     "serving.py": {"socket"},
@@ -48,8 +49,9 @@ def imports(source):
 
 
 def room_of(module):
-    """The room that a module of Evenflow, by its dotted name, lies in; itself where it lies at the top."""
-    parts = module.split(".")[1:]
+    """The room that a module of Evenflow or its lab, by its dotted name, lies in; itself where it lies at the top."""
+    root, *parts = module.split(".")
+    parts = ["lab", *parts] if root == "evenflow_lab" else parts
     longest = next((size for size in (2, 1) if ".".join(parts[:size]) in MAY_IMPORT), 1)
     return ".".join(parts[:longest])
 
@@ -60,11 +62,11 @@ def faults(room, source):
     layer = room.partition(".")[0]
     for name in imports(source):
         root, _, rest = name.partition(".")
-        if root == "evenflow" and rest:
+        if root in ("evenflow", "evenflow_lab") and rest:
             other = room_of(name)
             if other not in MAY_IMPORT[room] | {room} | EVERYBODY:
                 found.add(f"evenflow.{other}")
-        elif root == "evenflow" and f"from {name} import" not in source:
+        elif root == "evenflow" and layer != "lab" and f"from {name} import" not in source:
             found.add(name)
         if layer in DECIDES:
             found |= among(name, EFFECTS)
@@ -80,21 +82,23 @@ def among(name, modules):
 
 def files(room):
     """The modules of a room, without those of the rooms in it."""
-    path = ROOT / room.replace(".", "/")
+    home = ROOT / room.replace(".", "/")
+    path = LAB / room.removeprefix("lab").replace(".", "/").strip("/") if room.partition(".")[0] == "lab" else home
     return sorted(each for each in path.glob("*.py"))
 
 
 def dotted(path):
-    parts = ("evenflow", *path.relative_to(ROOT).with_suffix("").parts)
+    parts = path.relative_to(LAB.parent if path.is_relative_to(LAB) else ROOT.parent).with_suffix("").parts
     return ".".join(parts).removesuffix(".__init__")
 
 
-MODULES = {dotted(path): path for path in ROOT.rglob("*.py")}
+MODULES = {dotted(path): path for root in (ROOT, LAB) for path in root.rglob("*.py")}
 
 
 def test_every_package_has_a_room():
-    packages = {name.removeprefix("evenflow.") for name, path in MODULES.items() if path.name == "__init__.py"}
-    assert packages - {"evenflow"} == set(MAY_IMPORT), "give a new package its place in MAY_IMPORT"
+    packages = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+    assert {room_of(name) for name in packages - {"evenflow"}} == set(MAY_IMPORT)
+    assert len(packages - {"evenflow"}) == len(MAY_IMPORT), "give a new package its place in MAY_IMPORT"
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
@@ -188,9 +192,9 @@ def test_top_level_modules_touch_no_socket_and_no_spark(name):
         ("runtime.worker", "from evenflow.runtime.feeder.link import Link", {"evenflow.runtime.feeder"}),
         ("runtime.worker", "from evenflow.control.events import Tick", {"evenflow.control"}),
         ("runtime.wire", "from . import frames", {"evenflow"}),
-        ("runtime.cluster", "from evenflow.bench.probe import tally", {"evenflow.bench"}),
-        ("bench", "from pyspark.sql import DataFrame\nfrom evenflow.runtime.cluster.cluster import Cluster", set()),
-        ("bench", "import socket", {"socket"}),
+        ("runtime.cluster", "from evenflow_lab.bench.probe import tally", {"evenflow.lab.bench"}),
+        ("lab.bench", "from pyspark.sql import DataFrame\nfrom evenflow.runtime.cluster.cluster import Cluster", set()),
+        ("lab.bench", "import socket", {"socket"}),
     ],
 )
 def test_the_rule_itself(room, source, found):

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 import evenflow
+import evenflow_lab
 
-ROOT = Path(evenflow.__file__).parent
-PACKAGES = ("model", "policy", "control", "workloads", "sim", "experiments")
-FILES = sorted(file.relative_to(ROOT) for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+ROOT, LAB = Path(evenflow.__file__).parent, Path(evenflow_lab.__file__).parent
+PACKAGES = [ROOT / name for name in ("model", "policy", "control", "workloads", "sim")]
+FILES = sorted(
+    file for package in (*PACKAGES, LAB / "workloads", LAB / "experiments") for file in package.rglob("*.py")
+)
 BY_PROCESSOR = {"dot", "vdot", "inner", "matmul", "tensordot", "einsum", "fastmath", "fma"}
 """BLAS and einsum add in the order that suits the processor; `(a * b).sum()` adds in the same order everywhere."""
 BY_PROCESS = {"hash", "id"}
@@ -45,5 +48,5 @@ def test_the_search_finds(text, found):
 
 def test_sums_and_orders_are_the_same_everywhere():
     assert len(FILES) > 100
-    used = [f"{file}:{line}: {name}" for file in FILES for line, name in found_in((ROOT / file).read_text())]
+    used = [f"{file}:{line}: {name}" for file in FILES for line, name in found_in(file.read_text())]
     assert used == [], "write (a * b).sum(), or give things an order of their own"

@@ -10,7 +10,7 @@ import pytest
 from evenflow.errors import InvalidArgument
 from evenflow.workloads import newswire, tweets, zipf
 from evenflow.workloads.tweets import Tweets
-from evenflow.workloads.zipf import ZipfKeys
+from evenflow_lab.workloads.zipf import ZipfKeys
 
 
 def test_any_rows_can_be_made_alone():

@@ -2,7 +2,7 @@
 
 import urllib.request
 
-from evenflow.cli import demo
+from evenflow.cli.demo import show as demo
 from evenflow.errors import EvenflowError
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import evenflow
+import evenflow_lab
 from evenflow.control.events import CheckpointTaken, RegionOpened, Save, Tell, Tick
 from evenflow.errors import ClusterStopped, EvenflowError
 from evenflow.model.checkpoint import Base, BatchLog
@@ -46,9 +47,9 @@ THREADS = {
     "runtime/cluster/session.py": "cancel",
     "runtime/cluster/worker_jobs.py": "worker {worker}",
     "runtime/driver/checkpoint.py": "checkpoint",
-    "torture/inject.py": "torture",
-    "torture/job.py": "torture parent",
-    "experiments/runner.py": "experiment parent",
+    "evenflow_lab/torture/inject.py": "torture",
+    "evenflow_lab/torture/job.py": "torture parent",
+    "evenflow_lab/experiments/runner.py": "experiment parent",
     "cli/chatter.py": "stderr",
     "dashboard/web/serving.py": "dashboard",
 }
@@ -61,10 +62,10 @@ def boom(*_args, **_kwargs):
 
 
 def test_these_are_all_threads_and_each_is_heard():
-    source = Path(evenflow.__file__).parent
+    source, lab = Path(evenflow.__file__).parent, Path(evenflow_lab.__file__).parent
     found = {}
-    for path in source.rglob("*.py"):
-        name, text = str(path.relative_to(source)), path.read_text()
+    for path in (*source.rglob("*.py"), *lab.rglob("*.py")):
+        name, text = str(path.relative_to(lab.parent if path.is_relative_to(lab) else source)), path.read_text()
         assert ("Thread(target" in text or "threading.Thread" in text) == (name == "runtime/threads.py"), name
         if "runtime.threads" in text:
             (found[name],) = MADE.findall(text)

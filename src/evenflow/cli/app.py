@@ -1,24 +1,24 @@
-"""The command line: `evenflow demo | doctor | dashboard | plot | metrics | simulate | bench | state | ...`."""
+"""The command line: `evenflow demo | doctor | dashboard | plot | metrics | simulate | state`, and verbs of others.
+
+Other packages add verbs by the entry point `evenflow.verbs`, as the lab does: a function that is given the app.
+"""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from evenflow._version import __version__
-from evenflow.cli.bench import bench
 from evenflow.cli.dashboard import dashboard
 from evenflow.cli.doctor import doctor
-from evenflow.cli.reproduce import reproduce
 from evenflow.cli.simulate import simulate
 from evenflow.cli.state import state
-from evenflow.cli.terminal import FAILED, STDOUT, JsonFile, check_writable, console, guard, write_figures
+from evenflow.cli.terminal import STDOUT, JsonFile, check_writable, console, errors, guard, write_figures
 from evenflow.cli.verbs import Verbs
-from evenflow.errors import InvalidArgument
 
 HELP = """Keeps streaming pipelines on Apache Spark balanced while they run.
 
@@ -70,7 +70,7 @@ def demo(
     """
 
     def work() -> None:
-        from evenflow.cli import demo as show
+        from evenflow.cli.demo import show
 
         names = list(show.PARTS) if part == "all" else [name.strip() for name in part.split(",")]
         unknown = [name for name in names if name not in show.PARTS]
@@ -138,60 +138,9 @@ def metrics(
 
 
 app.command()(simulate)
-app.add_typer(bench, name="bench")
 app.add_typer(state, name="state")
-app.command()(reproduce)
-
-
-@app.command()
-def torture(
-    seed: Annotated[int, typer.Option(help="The first schedule; the next one is seed + 1, and so on.")] = 1,
-    minutes: Annotated[float, typer.Option(help="How long to begin new schedules.", min=0)] = 5.0,
-    job: Annotated[str, typer.Option(help="The kind of job: keyed (with rules in some), or graph.")] = "keyed",
-    schedules: Annotated[int, typer.Option(help="How many schedules, however long they take; 0: see --minutes.")] = 0,
-    keep: Annotated[Path | None, typer.Option(help="Directory for all that is left of runs that went wrong.")] = None,
-    json_file: JsonFile = None,
-    table: Annotated[Path | None, typer.Option(help="File for a table by kind of fault, in Markdown.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the file of --json has.")] = False,
-) -> None:
-    """Run streaming jobs under schedules of faults, and compare their output and state with a plain run.
-
-    A schedule is drawn from a seed: workers are killed, stores fail, disks fill, queries are stopped. The exit code is
-    1 if any output or state differs; the same seed runs the same schedule again.
-    """
-
-    def work() -> None:
-        from evenflow.torture import run, view
-        from evenflow.torture.report import TortureReport
-        from evenflow.torture.schedule import kind_named
-
-        before = None
-        if resume and json_file is not None and json_file.exists() and json_file.stat().st_size:
-            before = TortureReport.from_json(_read(json_file))
-        else:
-            check_writable(json_file, table)
-
-        def watch(report: TortureReport) -> None:
-            view.show_outcome(console, report.outcomes[-1])
-            if json_file not in (None, STDOUT):  # each time: a run of hours that is ended early has its figures
-                beside = json_file.with_name(f"{json_file.name}.new")
-                beside.write_text(json.dumps(report.to_json(), indent=2) + "\n")
-                beside.replace(json_file)
-            if table is not None:
-                table.write_text(view.markdown(report))
-
-        report = run.torture(seed, minutes, schedules, watch, keep, before, kind_named(job))
-        view.show_report(console, report)
-        write_figures(json_file, report.to_json())
-        if not report.good:
-            raise typer.Exit(FAILED)
-
-    guard(work)
-
-
-def _read(file: Path) -> Any:
-    """What a file of --json has."""
+for added in entry_points(group="evenflow.verbs"):
     try:
-        return json.loads(file.read_text())
-    except ValueError as error:
-        raise InvalidArgument(f"{file} is not what --json writes: {error}; give another file, or no --resume") from None
+        added.load()(app)
+    except ImportError as error:
+        errors.print(f"the verbs {added.value} are left out: {error}", highlight=False, soft_wrap=True)

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+LAB = ("bench", "reproduce", "torture")
 CLOSED = 141
 """The exit code if nobody reads on what is printed, as of programs that SIGPIPE ends."""
 
@@ -44,6 +45,12 @@ class Verb(TyperCommand):
 
 class VerbGroup(TyperGroup):
     """Verbs under one name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb that is asked for; one of the lab's is named with its package where that is not installed."""
+        if args[0] in LAB and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"{args[0]} is a verb of evenflow-lab: run `pip install ./lab` in the source tree of Evenflow")
+        return super().resolve_command(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _unmarked(super().get_params(ctx))

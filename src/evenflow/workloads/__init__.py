@@ -1,1 +1,1 @@
-"""Seeded input for demos and benchmarks."""
+"""Seeded input of the demo: texts, and graphs of operators with their rows."""

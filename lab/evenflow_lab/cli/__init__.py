@@ -1,0 +1,1 @@
+"""The verbs of `evenflow-lab`, which `evenflow` has too where this package is installed."""

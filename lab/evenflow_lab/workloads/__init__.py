@@ -1,0 +1,1 @@
+"""Seeded input for measured runs and experiments, beside that of `evenflow.workloads`."""

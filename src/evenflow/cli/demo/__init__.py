@@ -1,0 +1,1 @@
+"""`evenflow demo`: four streams, each without and with balancing."""

@@ -1,1 +1,0 @@
-"""`evenflow torture`: streaming jobs under seeded schedules of faults, their output compared with a plain run."""
