@@ -1,7 +1,6 @@
 """What the checkpoint thread gives a query to go on from: state, fresh state, or why neither."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +12,6 @@ from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, 
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.operator_names import Kept, OperatorNames
 from evenflow.state.checkpoint.chain import QueryRecord, note_operators, operators, query_record
-from evenflow.state.checkpoint.manifest import put_manifest, read_manifest
 from evenflow.state.checkpoint.segments import SegmentWriter
 from evenflow.state.checkpoint.survey import verify
 from evenflow.state.checkpoint.unit_snapshots import pack_units
@@ -428,9 +426,9 @@ def test_a_name_that_was_left_and_taken_again_beside_an_older_list(thread):
     assert isinstance(thread.saved("mean", "q", 4, new=False), Saved)
     thread.batch("mean", 4)
     thread.blobs.update(older)
-    before = {name: blob for name, blob in thread.blobs.items() if name.startswith("mean/")}
+    before = dict(thread.blobs)
     assert "is missing or does not list it" in thread.saved("mean", "q", 5, new=False)
-    assert {name: blob for name, blob in thread.blobs.items() if name.startswith("mean/")} == before
+    assert thread.blobs == before
 
 
 def test_aggregates_are_not_added_to_a_batch_that_a_sink_may_have(thread):
@@ -441,20 +439,35 @@ def test_aggregates_are_not_added_to_a_batch_that_a_sink_may_have(thread):
     assert isinstance(thread.saved("mean", "q", 3, new=False), Saved)
 
 
-def test_aggregates_are_not_added_to_what_an_earlier_evenflow_has_written(thread):
-    """It did not name what is in its blobs. The manifests that follow tell from which batch on all is named."""
-    earlier = {"named_from": None}
-    name = "mean/q/epoch/1"
-    put_manifest(thread._store, replace(read_manifest(thread._store, name), **earlier))
-    thread.add("mean", Kept("mean and more", 8, None, lambda stored: ("more",) if stored == "mean" else ()))
-    assert "was written by an earlier evenflow" in thread.saved("mean", "q", 3, new=False)
-    thread.add("mean", Kept("mean", 8))
-    assert isinstance(thread.saved("mean", "q", 3, new=False), Saved)
-    for epoch in (2, 3, 4):
-        thread.batch("mean", epoch)
-        thread.settle("mean", epoch)
-        assert read_manifest(thread._store, f"mean/q/epoch/{epoch}").named_from == 3
-        assert read_manifest(thread._store, f"mean/q/epoch/{epoch}").named == (epoch == 4)
+def test_of_two_whole_attempts_the_newest_tells_whether_aggregates_may_be_added(thread):
+    """The first one was repeated with more of them, by a driver that was killed before Spark had committed it."""
+    more = Kept("mean and more", 8, None, lambda stored: ("more",) if stored == "mean" else ())
+    thread.put("mean", WholeAttempt(2, 1, {WRITER: 1}, (0,), 3, (1, 1), "run", True))
+    thread.add("mean", more)
+    thread.put("mean", WholeAttempt(2, 2, {}, (0,), 3, (1, 1), "run", True))
+    assert isinstance(thread.saved("mean", "q", 2, new=False), Saved)
+
+
+def test_nothing_is_renamed_while_aggregates_cannot_be_added(thread):
+    thread.put("mean", WholeAttempt(2, 1, {WRITER: 1}, (0,), 3, (1, 1), "run", True))
+    thread._kept.clear()
+    more = Kept("mean and more", 8, "mean", lambda stored: ("more",) if stored == "mean" else ())
+    thread.add("average", more)
+    before = dict(thread.blobs)
+    assert "batch 2 was evaluated without them" in thread.saved("average", "q", 2, new=False)
+    assert thread.blobs == before
+
+
+def test_a_refused_start_notes_nothing(thread):
+    """Neither of operators that are left out on purpose."""
+    thread.saved("count", "q", 3, new=False)
+    thread.batch("count", 3, before=(-1, 0))
+    thread.batch("mean", 3)
+    del thread._kept["count"]
+    thread.names.absent = frozenset({"count"})
+    before = dict(thread.blobs)
+    assert "Stop this cluster first" in thread.checked("mean", "q", 9)
+    assert thread.blobs == before
 
 
 def test_nothing_is_renamed_that_is_refused_afterwards(thread):

@@ -1,7 +1,6 @@
 """Generations: whoever was frozen while another took its checkpoint harms nobody when it wakes, and is told."""
 
 import itertools
-import json
 from collections import deque
 from types import SimpleNamespace
 
@@ -19,12 +18,11 @@ from evenflow.runtime.driver import checkpoint as vault_module
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.operator_names import Kept, OperatorNames
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
-from evenflow.state.checkpoint.survey import verify_claims
 from evenflow.state.store.base import CLAIM_S
 from evenflow.state.store.blob_names import epoch_name, log_name, parse, prefix_of
 from evenflow.state.store.claim import claim
 from evenflow.state.store.fence import Fence, FencedView
-from evenflow.state.store.generations import CLAIMS, Holding, Mark, marks, split
+from evenflow.state.store.generations import CLAIMS, Mark, marks, split
 from evenflow.state.store.retry import RetryingStore
 from evenflow.state.store.sealed import SealedStore, key_of
 from tests.support.state_memory import Memory
@@ -245,21 +243,6 @@ def test_which_names_carry_a_claim():
     assert len(held.names()) == len(FencedView(store).names()) == 5
 
 
-def test_claims_of_earlier_versions_are_read_and_sealed_anew():
-    """They have no checksum."""
-    store = Memory()
-    first = fence(store)
-    first.put("a", [b"x"])
-    name = f"{CLAIMS}{first.mark}"
-    told = json.loads(store.blobs[name])["manifest"]
-    del told["claim"]
-    store.blobs[name] = json.dumps(told).encode()
-    second = fence(store)
-    assert content(second) == {"a": b"x"}
-    assert "checksum" in json.loads(store.blobs[f"{CLAIMS}{second.mark}"])
-    assert Holding.read(store, second.mark).counts[first.mark] == 1
-
-
 @pytest.mark.parametrize("key", [b"", key_of("correct horse battery staple")])
 def test_an_altered_number_in_a_claim_is_refused_and_may_be_put_back(key):
     """It hides notes, which are still there when the number is put back."""
@@ -339,29 +322,6 @@ def test_claims_stay_until_all_queries_are_found_complete():
     store.blobs[begun] = content
     settled_batch(Still(store, "third", lambda: next(clock)), store, 1)
     assert len(marks(store)) == 1
-
-
-def test_an_altered_number_in_a_claim_without_checksum_is_refused():
-    """One put at most comes after those that were counted; the next claim must not make the wrong number its own."""
-    store = Memory()
-    first = fence(store)
-    for number in range(5):
-        first.put(f"r/q/whole/{number}.1", [b"x"])
-    second = fence(store)
-    name = f"{CLAIMS}{second.mark}"
-    told = json.loads(store.blobs[name])["manifest"]
-    del told["claim"]
-    right = json.dumps(told).encode()
-    told["counts"][f"{first.mark}"] = 3
-    store.blobs[name] = json.dumps(told).encode()
-    before = dict(store.blobs)
-    for look in (lambda: FencedView(store), lambda: fence(store)):
-        with pytest.raises(CorruptState, match=rf"{name} says that 3 puts of claim {first.mark} count, .* 2 more"):
-            look()
-    assert [bad.name for bad in verify_claims(store)] == [name]
-    assert store.blobs == before
-    store.blobs[name] = right
-    assert len(content(fence(store))) == 5
 
 
 # -- the checkpoint thread

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.errors import FunctionError, InvalidArgument
+from evenflow.errors import FunctionError
 from evenflow.operators.growing import earlier_of, new_parts
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import identity
@@ -80,15 +80,3 @@ def test_other_operators_are_not_earlier_ones(stored):
 )
 def test_texts_that_are_no_operator(text):
     assert new_parts(ef.Aggregates(n=ef.count()), text) == ()
-
-
-def test_state_of_an_earlier_evenflow_is_of_the_same_aggregates():
-    old = ef.Aggregates(n=ef.count())
-    old.process(rows(1, 2, 3), UNITS, KEYS)
-    keys, names, *contents = old.extract(0)
-    assert names == ("n",)
-    same = ef.Aggregates(n=ef.count())
-    same.install(0, (keys, *contents))
-    assert same.process(rows(1, 2, 3), UNITS, KEYS)["n"].to_pylist() == [4, 5, 6]
-    with pytest.raises(InvalidArgument, match="of 1 aggregates where there are 2 now: start the query with"):
-        ef.Aggregates(n=ef.count(), m=ef.count("v")).install(0, (keys, *contents))

@@ -138,11 +138,6 @@ def test_state_of_another_type_is_refused():
         other.install(0, state)
 
 
-def test_state_as_it_was_stored_before_is_refused():
-    with pytest.raises(InvalidArgument, match=r"the state is of an earlier evenflow, .* with a new checkpoint"):
-        ef.RunningSum("v").install(0, (np.array([1]), np.array([[1.0, 2.0]]), "double", 0))
-
-
 def test_a_sum_that_does_not_fit_is_named():
     operator = ef.Aggregates(n=ef.count(), total=ef.sum("v"))
     with pytest.raises(FunctionError, match=r"sum\('v'\) is too large for bigint"):

@@ -121,17 +121,9 @@ class AggregateSet:
             self.parts[name].state.put(slots, content)
 
     def _named(self, contents: Sequence[Any]) -> dict[str, Any]:
-        """The contents of a unit by aggregate: where their names come first, by these; else in the order of all."""
-        if all(isinstance(content, tuple) for content in contents):
-            if all(isinstance(name, str) for name in contents[0]):
-                return dict(zip(contents[0], contents[1:], strict=True))
-            if len(contents) == len(self.parts):
-                return dict(zip(self.parts, contents, strict=True))
-        raise InvalidArgument(
-            f"the state is of an earlier evenflow, and of {len(contents)} aggregates where there are "
-            f"{len(self.parts)} now: start the query with the aggregates that it had, until all keys have had rows; "
-            "or start without the state, with a new checkpoint"
-        )
+        """The contents of a unit by aggregate: by their names if there may be more later, else in the order of all."""
+        names, contents = (contents[0], contents[1:]) if self._grows else (self.parts, contents)
+        return dict(zip(names, contents, strict=True))
 
     def sizes(self, units: Units) -> Longs:
         slots = self.slots.of(units)

@@ -10,7 +10,7 @@ from collections.abc import Container
 from evenflow.control.events import GraphPlacing, RegionOpened, Transfer
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.ordered_region import OrderedRegion
-from evenflow.errors import EvenflowError, InvalidArgument, StoreError, nearest
+from evenflow.errors import ClusterStopped, EvenflowError, InvalidArgument, StoreError, nearest
 from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.plan import GraphPlan
 from evenflow.policy import Balance, KeyedBalance, Placement, keyed_balance_named
@@ -84,9 +84,9 @@ class Regions:
             opened = RegionOpened(*about, transfer, order_warning, graph)
             try:
                 self._driver.open_region(opened)
-            except BaseException:
-                if before is None:  # else a corrected operator would find the name taken
-                    self._checkpoint_thread.forget(name)
+            except EvenflowError as error:
+                if not isinstance(error, ClusterStopped):  # else nobody knows whether it opens
+                    self._checkpoint_thread.put_back(name, before)
                 raise
         return name, digest
 

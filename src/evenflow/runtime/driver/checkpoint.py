@@ -20,7 +20,7 @@ from evenflow.control.epochs import LATE
 from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse, described
 from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Saved, SavedUnits, Voided, WholeAttempt
-from evenflow.runtime.driver.operator_names import BRING_BACK, Kept, OperatorNames, mismatch
+from evenflow.runtime.driver.operator_names import BRING_BACK, Kept, OperatorNames, mismatch, not_listed
 from evenflow.runtime.threads import BackgroundThread, Start
 from evenflow.state.checkpoint.chain import (
     Latest,
@@ -28,7 +28,6 @@ from evenflow.state.checkpoint.chain import (
     latest,
     note_operators,
     query_record,
-    record_name,
     unfinished,
 )
 from evenflow.state.checkpoint.manifest import Manifest, epochs, put_manifest, read_manifest
@@ -102,9 +101,12 @@ class CheckpointThread(BackgroundThread):
         """Note which operator's state a region has."""
         self._kept[region] = kept
 
-    def forget(self, region: str) -> None:
-        """Undo `add`, of a region that could not be opened."""
-        self._kept.pop(region, None)
+    def put_back(self, region: str, before: Kept | None) -> None:
+        """Undo `add` for a region that could not be opened, so that a corrected operator finds the name free."""
+        if before is None:
+            self._kept.pop(region, None)
+        else:
+            self._kept[region] = before
 
     def keeps(self, region: str) -> Kept | None:
         """The operator of a region whose state is stored; None if it is not."""
@@ -128,8 +130,9 @@ class CheckpointThread(BackgroundThread):
         try:
             why = self.names.doubled(region, query)
             why = why or self.names.moved_away(self._patient, region, query)
+            if not why and (why := self._apart(query, epoch, False, region)):
+                why += ". Stop this cluster first"  # it has the claim, and state in memory
             why = why or self.names.vanished(self._patient, region, query, epoch)
-            why = why or self._apart(query, epoch, False, region)
             return why or self._back(region, query, epoch)
         except StoreInUse as failure:
             self._lose(failure)
@@ -173,8 +176,8 @@ class CheckpointThread(BackgroundThread):
                 return self._fresh(region, query, epoch, new)
             record = query_record(self._patient, query)
             if record is None or region not in record.operators:
-                return f"{what} is there, but {record_name(query)} is missing or does not list it. {BRING_BACK}"
-            if why := behind(region, found) or self._unfit_to_grow(found, kept, epoch):
+                return not_listed(region, query)
+            if why := behind(region, found, kept):
                 return why
             self._back(region, query, epoch)
             self._tell_new(region, query, epoch, (found.manifest, *found.wholes)[-1].operator)
@@ -187,19 +190,14 @@ class CheckpointThread(BackgroundThread):
 
     def _unfit_to_grow(self, found: Latest, kept: Kept, epoch: int) -> str:
         """Why an operator that has got more aggregates cannot go on yet; empty if it can, or has got none."""
-        what = f"operator {kept.operator} has aggregates that its state does not have"
-        if any(each.epoch >= epoch and each.repeatable and each.operator != kept.operator for each in found.wholes):
-            return (
-                f"{what}, and batch {epoch} was evaluated without them, but Spark has not committed it: start the "
-                "query once with the aggregates that it had, until that batch is committed"
-            )
-        assert found.manifest is not None
-        if (found.manifest, *found.wholes)[-1].operator != kept.operator and not found.manifest.named:
-            return (
-                f"{what}, and some of that was written by an earlier evenflow: run the query with the aggregates that "
-                "it had until all its keys have had rows, or give it another name, which begins with empty state"
-            )
-        return ""
+        counts = found.wholes[-1] if found.wholes else None
+        if counts is None or counts.epoch < epoch or not counts.repeatable or counts.operator == kept.operator:
+            return ""
+        return (
+            f"operator {kept.operator} has aggregates that its state does not have, and batch {epoch} was evaluated "
+            "without them, but Spark has not committed it: start the query once with the aggregates that it had, until "
+            "that batch is committed"
+        )
 
     def _tell_new(self, region: str, query: str, epoch: int, stored: str) -> None:
         """Say which aggregates begin empty while the operator goes on with its state."""
@@ -222,13 +220,13 @@ class CheckpointThread(BackgroundThread):
         whose = region if region in found.operators else ""
         return found.apart(region, epoch, lambda first, last: new or self.quiet(query, first, last, whose))
 
-    def _behind(self, query: str, epoch: int, new: bool, region: str, found: Latest) -> str:
-        """Why the state of an operator is not the one that batch `epoch` has to start from; empty if it is."""
+    def _behind(self, query: str, epoch: int, new: bool, region: str, found: Latest, kept: Kept) -> str:
+        """Why the state of a name is not the one from which `kept` has to start batch `epoch`; empty if it is."""
         if why := self._apart(query, epoch, new, region):
             return why
         lacking = unfinished(found, epoch)
         if not lacking:
-            return ""
+            return self._unfit_to_grow(found, kept, epoch)
         return (
             f"the checkpoint of region {region} and query {query} is not complete: Spark is at batch {epoch}, and of "
             f"the one that has begun before {lacking} is missing. {BRING_BACK}. If it never was there, since only "
@@ -394,8 +392,6 @@ class CheckpointThread(BackgroundThread):
         previous = self._previous(prefix, known)
         if previous is not None:
             needed.update(previous.blobs())
-        first = manifest.epoch + (manifest.epoch >= 0) if previous is None else previous.named_from
-        manifest = replace(manifest, named_from=manifest.epoch + 1 if first is None else first)
         put_manifest(self._store, replace(manifest, before=previous.key if previous is not None else None))
         if manifest.epoch >= 0:  # a first state shows nothing of what else there is, and leaves nothing behind
             self._clean(manifest, [epoch_name(prefix, epoch) for epoch in known[KEPT - 1 :]], needed, stale)

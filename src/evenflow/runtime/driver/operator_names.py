@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from evenflow.state.checkpoint.adoption import adopt, drop
-from evenflow.state.checkpoint.chain import Latest, QueryRecord, latest, note_operators, query_record
+from evenflow.state.checkpoint.chain import Latest, QueryRecord, latest, note_operators, query_record, record_name
 from evenflow.state.checkpoint.manifest import Manifest
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import prefix_of
@@ -20,6 +20,17 @@ BRING_BACK = (
     "late put of a driver that was frozen. `evenflow state verify` lists everything that is missing"
 )
 """What to do about a checkpoint that lacks something."""
+
+
+def not_listed(region: str, query: str) -> str:
+    """Why an operator that has state cannot go on when the list of its query's operators does not name it."""
+    name = record_name(query)
+    return (
+        f"the checkpoint of region {region} and query {query} is there, but {name} is missing or does not list it. "
+        f"{BRING_BACK}. Delete any {name}~... that is there: it would count instead"
+    )
+
+
 ANEW = "another name, which begins with empty state"
 
 
@@ -71,12 +82,12 @@ class OperatorNames:
         store: Store,
         region: str,
         query: str,
-        behind: Callable[[str, Latest], str],
+        behind: Callable[[str, Latest, Kept], str],
         beat: Callable[[], None] = lambda: None,
     ) -> str:
         """Give an operator the state that it has under its earlier name; why that cannot be, or an empty text.
 
-        `behind` tells why an operator's state is not the one that Spark's batch has to start from.
+        `behind` tells why the state of a name is not the one from which an operator has to start Spark's batch.
         """
         was = self._kept[region].was
         record = query_record(store, query)
@@ -84,13 +95,14 @@ class OperatorNames:
             return ""
         for name in record.leaving - record.operators.keys():
             old = record.adopted.get(name)
-            if old is None or old not in record.operators or _has_state(store, old, query):
+            needed = old in record.operators and not _has_state(store, str(old), query)
+            if not needed or not _has_state(store, name, query):
                 drop(store, query, name)
                 record = record.dropped(name)
                 note_operators(store, query, record)
         unlisted = region not in record.operators and region not in record.leaving
         if unlisted and _has_state(store, region, query):
-            return ""  # the list is not of the same time as the state: that is refused, and nothing is put in its place
+            return not_listed(region, query)
         if was is None or was == region or (region in record.operators and was not in record.operators):
             return ""
         if self._has_adopted(store, record, region, query):
@@ -131,7 +143,7 @@ class OperatorNames:
         was: str,
         region: str,
         query: str,
-        behind: Callable[[str, Latest], str],
+        behind: Callable[[str, Latest, Kept], str],
         beat: Callable[[], None],
     ) -> str:
         """Put the state of `was` under the name of a region, if it is sound; why it is not, or an empty text."""
@@ -143,7 +155,7 @@ class OperatorNames:
             why = mismatch(manifest, self._kept[region]) if manifest is not None else ""
             if why:
                 return f"the state of operator {was!r} in query {query} {why}"
-        if why := behind(was, found):
+        if why := behind(was, found, self._kept[region]):
             return why
         record = record.adopting(was, region)  # not listed: else a crash in the middle would look like state of its own
         note_operators(store, query, record)

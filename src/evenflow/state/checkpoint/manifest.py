@@ -52,8 +52,6 @@ class Manifest:
     """Of a whole attempt: whether later attempts can repeat it from its log."""
     repeats: int = 0
     """Of an attempt that has begun: the whole attempt at the same epoch that it repeats; 0 if there is none."""
-    named_from: int | None = None
-    """Of an epoch: blobs of this epoch and later ones name what is in them; None: an earlier evenflow has put it."""
     format: int = FORMAT
     written: float = field(default=0.0, compare=False)
     """Seconds since 1970; `put_manifest` fills it in."""
@@ -78,12 +76,6 @@ class Manifest:
     def prefix(self) -> str:
         """The prefix of the names of all its blobs."""
         return prefix_of(self.region, self.query)
-
-    @property
-    def named(self) -> bool:
-        """Whether all its blobs name what is in them."""
-        needed = {log.epoch for log in self.logs} | {known.epoch for name in self.snapshots if (known := parse(name))}
-        return self.named_from is not None and all(epoch >= self.named_from for epoch in needed)
 
     def blobs(self) -> Iterator[str]:
         """The names of all blobs that it needs."""

@@ -6,7 +6,6 @@ claim is stored as `<name>~G.T.N`, where N counts the puts of that claim.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +17,6 @@ from evenflow.state.store.checked_json import sealed, unsealed
 
 CLAIMS = f"{OWN}claims/"
 _CLAIM = re.compile(rf"{re.escape(CLAIMS)}([0-9]+)\.([0-9a-f]+)")
-_BARE = {"about", "counts", "released"}
-"""The fields of a claim that was written before claims had checksums."""
 _VERSION = re.compile(r"(.*[^/])~([0-9]+)\.([0-9a-f]+)\.([0-9]+)")
 
 
@@ -54,8 +51,6 @@ class Holding:
     counts: Mapping[Mark, int] | None = None
     """By lower claim, the last of its puts that counts, by number; None while the claim is being taken."""
     released: bool = False
-    bare: bool = False
-    """Whether it was read from a blob without a checksum, as earlier versions have put it."""
 
     def encode(self, mark: Mark) -> bytes:
         """The blob of a claim, as JSON with a checksum; it carries the name of the claim."""
@@ -66,13 +61,14 @@ class Holding:
     def read(cls, store: Store, mark: Mark) -> Holding:
         """Read the blob of a claim; `CorruptState` if it is damaged, or is the blob of another claim."""
         name = f"{CLAIMS}{mark}"
-        content = bytes(store.get(name))
         try:
-            fields = _fields(content, name, mark)
+            fields = unsealed(bytes(store.get(name)), name, "claim")
+            if fields["claim"] != str(mark):
+                raise corrupt(name, 0, f"it holds what belongs in {CLAIMS}{fields['claim']}")
             counts = fields["counts"]
             if counts is not None:
                 counts = {_mark(*text.split(".")): int(number) for text, number in counts.items()}
-            return cls(dict(fields["about"]), counts, bool(fields["released"]), fields.keys() == _BARE)
+            return cls(dict(fields["about"]), counts, bool(fields["released"]))
         except CorruptState as error:
             raise CorruptState(f"{error}. {RESTORE}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -85,20 +81,6 @@ RESTORE = (
     "checkpoint of its own"
 )
 """What to do about a claim that is damaged."""
-
-
-def _fields(content: bytes, name: str, mark: Mark) -> dict[str, Any]:
-    """The fields of a claim, checked; claims of earlier versions have no checksum."""
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise corrupt(name, 0, f"it is no claim: {type(error).__name__}: {error}") from None
-    if isinstance(found, dict) and found.keys() == _BARE:
-        return found
-    found = unsealed(content, name, "claim")
-    if found["claim"] != str(mark):
-        raise corrupt(name, 0, f"it holds what belongs in {CLAIMS}{found['claim']}")
-    return found
 
 
 def marks(store: Store) -> list[Mark]:
@@ -127,18 +109,13 @@ def settled(store: Store, before: Mark | None = None) -> dict[Mark, int]:
         except BlobMissing:  # a higher claim has deleted it since
             continue
         if holding.counts is not None:
-            return _counted(store, mark, holding.counts, holding.bare)
+            return _counted(store, mark, holding.counts)
     return _counted(store, NOBODY, {})
 
 
-def _counted(store: Store, holder: Mark, counts: Mapping[Mark, int], bare: bool = False) -> dict[Mark, int]:
-    """The counts that a holder has noted of lower claims, and of its own puts all that are there.
-
-    What a `bare` claim says is compared with what is there: of each lower claim, one put at most can be in the store
-    beyond those that it counts (`fence`).
-    """
+def _counted(store: Store, holder: Mark, counts: Mapping[Mark, int]) -> dict[Mark, int]:
+    """The counts that a holder has noted of lower claims, and of its own puts the highest number that is there."""
     found = {NOBODY: 0}
-    beyond: dict[Mark, int] = {}
     for name, _ in store.names():
         _, (mark, number) = split(name)
         if mark > holder:
@@ -150,14 +127,6 @@ def _counted(store: Store, holder: Mark, counts: Mapping[Mark, int], bare: bool 
             found[mark] = max(number, found.get(mark, 0))
         elif mark in counts:
             found[mark] = counts[mark]
-            beyond[mark] = beyond.get(mark, 0) + (number > counts[mark])
-    for mark, more in beyond.items():
-        if bare and more > 1:
-            raise CorruptState(
-                f"blob {CLAIMS}{holder} says that {counts[mark]} puts of claim {mark} count, and there are {more} "
-                "more, where one at most can have come too late: somebody has altered that number, or has put notes "
-                f'back under names with a "~..." suffix. {RESTORE}'
-            )
     return found
 
 

@@ -11,8 +11,9 @@ from evenflow.errors import InvalidArgument, StoreError, StoreMissing
 from evenflow.state.store.base import FORMAT_FILE, shown
 from evenflow.state.store.checked_json import checksum
 
-FORMAT = 2
-"""Of names, segments, snapshots and manifests. Format 1 had notes of single tasks instead of whole attempts."""
+FORMAT = 3
+"""Of names, claims, lists, segments, snapshots and manifests. Format 1 had notes of single tasks instead of whole
+attempts; in format 2 claims had no checksum, and logs did not tell which aggregates there were."""
 TEMPORARY = ".tmp-"
 """Prefix of the names of files that are being written."""
 HDFS = ("hdfs", "viewfs")
@@ -43,7 +44,7 @@ def format_bytes() -> bytes:
 def check_format(content: bytes, where: str) -> None:
     """Refuse a store in another format than this version's, given its format file.
 
-    Its checksum is left out by earlier versions, and by whoever writes the file anew by hand.
+    Its checksum may be left out by whoever writes the file anew by hand.
     """
     try:
         about = json.loads(content)
@@ -61,8 +62,8 @@ def check_format(content: bytes, where: str) -> None:
         remedy = "install a newer evenflow"
         if 1 <= found < FORMAT:
             remedy = (
-                "what it notes does not tell whether all of a batch is there, so nothing goes on from it: start the "
-                "query with a new checkpoint and a new checkpointLocation, or install that evenflow"
+                "what it notes does not tell whether all of it is there and unchanged, so nothing goes on from it: "
+                "start the query with a new checkpoint and a new checkpointLocation, or install that evenflow"
             )
         raise StoreError(
             f"{where} has format {found}, written by evenflow {by}; this is evenflow {__version__}, which reads "
