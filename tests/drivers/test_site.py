@@ -25,11 +25,12 @@ def site(tmp_path_factory):
 
 
 def test_every_page_is_there(site):
-    assert {page.stem for page in ROOT.glob("docs/*.md")} <= {page.stem for page in site.glob("*.html")}
+    pages = {page.relative_to(ROOT / "docs").with_suffix("") for page in ROOT.glob("docs/**/*.md")}
+    assert pages <= {page.relative_to(site).with_suffix("") for page in site.glob("**/*.html")}
 
 
 def test_nothing_comes_from_elsewhere(site):
-    found = {first or second for page in site.glob("*.html") for first, second in FETCHED.findall(page.read_text())}
+    found = {first or second for page in site.glob("**/*.html") for first, second in FETCHED.findall(page.read_text())}
     assert any(name.endswith(".css") for name in found)
     assert {name for name in found if "//" in name} == set()
 

@@ -11,7 +11,7 @@ from evenflow.runtime.wire.channel import KEEPALIVE
 from tests.support.scripts import ROOT
 
 WIDTH = 120
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"[\w./-]+\.(?:py|sh|lark|md|toml|lock)")
@@ -23,7 +23,7 @@ QUOTED = re.compile(r'"([^"]*(?:"range"[^"]*)?)"')
 """A message, as troubleshooting.md quotes it in headings."""
 FILES = [path.relative_to(ROOT).as_posix() for top in ("src", "lab", "tests") for path in (ROOT / top).rglob("*.*")]
 
-pages = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 
 def anchors(text):
@@ -54,7 +54,7 @@ def test_docs_promise_no_more_than_there_is(page):
 
 def test_a_silent_host_is_found_when_docs_say():
     found = KEEPALIVE["TCP_KEEPIDLE"] + KEEPALIVE["TCP_KEEPINTVL"] * KEEPALIVE["TCP_KEEPCNT"]
-    text = " ".join((ROOT / "docs/design.md").read_text().split())
+    text = " ".join((ROOT / "docs/design/workers.md").read_text().split())
     assert f"by TCP keepalive {found} s after its last packet, if nothing was being sent to it" in text
 
 
@@ -100,8 +100,8 @@ def test_paragraphs_of_list_items_are_indented_by_four(page):
 
 
 def test_every_page_is_in_the_site():
-    listed = set(re.findall(r"[\w-]+\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
-    assert {page.name for page in ROOT.glob("docs/*.md")} == listed
+    listed = set(re.findall(r"[\w/-]+\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert {page.relative_to(ROOT / "docs").as_posix() for page in ROOT.glob("docs/**/*.md")} == listed
 
 
 @cache

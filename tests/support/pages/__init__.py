@@ -22,7 +22,7 @@ def blocks_of(page: Path) -> list[str]:
 
 def pages() -> dict[str, Path]:
     """All pages that have Python code, by the name of their program."""
-    found = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
     return {page.stem: page for page in found if blocks_of(page)}
 
 
