@@ -171,7 +171,7 @@ def test_an_operator_whose_state_is_lost_is_not_a_new_one(thread):
         del thread.blobs[name]
     why = thread.saved("mean", "q", 3, new=False)
     assert "query q is at batch 3, and this checkpoint has no state of the batches before it" in why
-    assert "Bring back mean/q/, or give keyed another name=" in why
+    assert "Bring back all files of mean/q/ from a copy, without any '~...' suffix, or give keyed another name=" in why
 
 
 def test_a_checkpoint_that_does_not_know_the_query(thread):
@@ -227,6 +227,7 @@ def test_several_operators_of_a_query_are_renamed_at_once(thread):
     thread.add("average", Kept("mean", 8, was="mean"))
     thread.add("number", Kept("mean", 8, was="count"))
     assert thread.saved("average", "q", 3, new=False).wholes[0].key == (2, 1)
+    thread.batch("average", 3)
     assert thread.saved("number", "q", 4, new=False).wholes[0].key == (3, 1)
     assert operators(thread._store, "q") == {"average": 0, "number": 3}
     assert not query_record(thread._store, "q").absent
@@ -456,6 +457,48 @@ def test_nothing_is_renamed_while_aggregates_cannot_be_added(thread):
     before = dict(thread.blobs)
     assert "batch 2 was evaluated without them" in thread.saved("average", "q", 2, new=False)
     assert thread.blobs == before
+
+
+def test_nothing_is_renamed_while_another_operator_is_an_older_copy(thread):
+    thread.saved("count", "q", 3, new=False)
+    older = {name: blob for name, blob in thread.blobs.items() if name.startswith("count/")}
+    thread.batch("count", 3, before=(-1, 0))
+    thread.batch("mean", 3)
+    for name in [name for name in thread.blobs if name.startswith("count/")]:
+        del thread.blobs[name]
+    thread.blobs.update(older)
+    thread._kept.clear()
+    thread.add("count", Kept("mean", 8))
+    thread.add("average", Kept("mean", 8, was="mean"))
+    before = dict(thread.blobs)
+    assert "in this checkpoint the state of operator count is of batch 2: nothing of it is of batch 3" in thread.saved(
+        "average", "q", 4, new=False
+    )
+    assert thread.blobs == before
+
+
+def test_a_name_beside_state_that_was_left_of_an_earlier_time(thread):
+    """Another operator of the query comes first: it must not advise what was done."""
+    thread.saved("count", "q", 3, new=False)
+    thread.batch("count", 3, before=(-1, 0))
+    old = {name: blob for name, blob in thread.blobs.items() if name.startswith("mean/")}
+    renamed(thread)
+    thread.batch("average", 3)
+    thread.blobs.update(old)
+    thread._kept.clear()
+    thread.add("count", Kept("mean", 8))
+    thread.add("mean", Kept("mean", 8, was="average"))
+    said = thread.saved("count", "q", 4, new=False)
+    assert "operator 'mean' has state of its own in query q, and so has 'average'" in said
+    assert "if mean/q/ is a copy of an earlier time, delete it" in said
+
+
+def test_state_of_which_no_manifest_counts_is_not_sound(thread):
+    """Its files were put back under names with the suffix of a driver whose claim counts fewer puts."""
+    for name in [name for name in thread.blobs if name.startswith("mean/q/epoch")]:
+        del thread.blobs[name]
+    (bad,) = [bad for bad in verify(thread._store) if bad.name == "mean/q/epoch"]
+    assert "no manifest of an epoch counts, so the state is lost" in bad.why
 
 
 def test_a_refused_start_notes_nothing(thread):

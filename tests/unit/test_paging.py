@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from evenflow.errors import CorruptState, FunctionError, InvalidArgument, MemoryBudget, SpillError
 from evenflow.operators.rolling import RollingMean
 from evenflow.state.paging import spill, swap
+from evenflow.state.paging.operator import sizes_of
 from evenflow.state.paging.paged import Spilled
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.sizing import bytes_of
@@ -624,3 +625,13 @@ def test_the_size_of_a_value():
     assert 8000 <= bytes_of(np.zeros(1000)) <= 8200
     assert 100_000 * 100 < bytes_of({number: float(number) for number in range(100_000)}) < 100_000 * 250
     assert bytes_of({"a": [np.zeros(1000)] * 1000}) > 8_000_000
+
+
+@pytest.mark.parametrize("given", [{"x": 1}, [1.5, 2.0], [1], "many", [[1], [2]]])
+def test_sizes_are_bytes_of_each_unit(given):
+    class Odd:
+        def sizes(self, units):
+            return given
+
+    with pytest.raises(FunctionError, match=r"Odd.sizes returned .* for 2 units: return an array of whole numbers"):
+        sizes_of(Odd(), np.array([0, 1], np.int32))

@@ -220,13 +220,13 @@ class CheckpointThread(BackgroundThread):
         whose = region if region in found.operators else ""
         return found.apart(region, epoch, lambda first, last: new or self.quiet(query, first, last, whose))
 
-    def _behind(self, query: str, epoch: int, new: bool, region: str, found: Latest, kept: Kept) -> str:
-        """Why the state of a name is not the one from which `kept` has to start batch `epoch`; empty if it is."""
+    def _behind(self, query: str, epoch: int, new: bool, region: str, found: Latest, kept: Kept | None) -> str:
+        """Why the state of a name is not the one to start batch `epoch` from, with `kept`; empty if it is."""
         if why := self._apart(query, epoch, new, region):
             return why
         lacking = unfinished(found, epoch)
         if not lacking:
-            return self._unfit_to_grow(found, kept, epoch)
+            return self._unfit_to_grow(found, kept, epoch) if kept is not None else ""
         return (
             f"the checkpoint of region {region} and query {query} is not complete: Spark is at batch {epoch}, and of "
             f"the one that has begun before {lacking} is missing. {BRING_BACK}. If it never was there, since only "
@@ -244,8 +244,9 @@ class CheckpointThread(BackgroundThread):
                 return f"{here}: give the checkpoint that it had, or start the query with a new checkpointLocation"
             if since is not None:
                 return (
-                    f"{here} for operator {region}, which it has had since batch {since}: that is lost. Bring back "
-                    f"{prefix_of(region, query)}, or give keyed another name= for an operator with fresh state"
+                    f"{here} for operator {region}, which it has had since batch {since}: that is lost. Bring back all "
+                    f"files of {prefix_of(region, query)} from a copy, without any '~...' suffix, or give keyed "
+                    "another name= for an operator with fresh state"
                 )
         if why := self._apart(query, epoch, new, region):
             return why

@@ -27,7 +27,8 @@ def not_listed(region: str, query: str) -> str:
     name = record_name(query)
     return (
         f"the checkpoint of region {region} and query {query} is there, but {name} is missing or does not list it. "
-        f"{BRING_BACK}. Delete any {name}~... that is there: it would count instead"
+        f"{BRING_BACK}. Delete any {name}~... that is there: it would count instead. But if "
+        f"{prefix_of(region, query)} is left of an earlier time, or of an earlier name, delete that"
     )
 
 
@@ -82,7 +83,7 @@ class OperatorNames:
         store: Store,
         region: str,
         query: str,
-        behind: Callable[[str, Latest, Kept], str],
+        behind: Callable[[str, Latest, Kept | None], str],
         beat: Callable[[], None] = lambda: None,
     ) -> str:
         """Give an operator the state that it has under its earlier name; why that cannot be, or an empty text.
@@ -143,7 +144,7 @@ class OperatorNames:
         was: str,
         region: str,
         query: str,
-        behind: Callable[[str, Latest, Kept], str],
+        behind: Callable[[str, Latest, Kept | None], str],
         beat: Callable[[], None],
     ) -> str:
         """Put the state of `was` under the name of a region, if it is sound; why it is not, or an empty text."""
@@ -157,6 +158,9 @@ class OperatorNames:
                 return f"the state of operator {was!r} in query {query} {why}"
         if why := behind(was, found, self._kept[region]):
             return why
+        for other in sorted(record.expected - {was} - self.absent):  # nothing is renamed in a start that is refused
+            if why := behind(other, latest(store, prefix_of(other, query)), None):
+                return why
         record = record.adopting(was, region)  # not listed: else a crash in the middle would look like state of its own
         note_operators(store, query, record)
         adopt(store, query, record, was, region, beat)
@@ -199,6 +203,11 @@ class OperatorNames:
             return ""
         gone = sorted(others - self._present(query, others, region))
         unsaid = [name for name in gone if name not in self.absent and _has_state(store, name, query)]
+        if unsaid and (heir := self._heir(store, record, unsaid[0], query)):
+            return (
+                f"operator {heir!r} has state of its own in query {query}, and so has {unsaid[0]!r}, as which was= "
+                f"knows it: leave was= out; or, if {prefix_of(heir, query)} is a copy of an earlier time, delete it"
+            )
         if unsaid:
             return (
                 f"query {query} is started without operator {unsaid[0]!r}, which has state in this checkpoint. If it "

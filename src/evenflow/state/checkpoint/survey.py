@@ -145,6 +145,11 @@ def verify(store: Store, watch: Callable[[int], None] = lambda nbytes: None) -> 
             if why := _fault(store, name):
                 faults[name] = why
             watch(nbytes)
+        if not query.manifests and any((known := parse(name)) and known.epoch >= 0 for name in query.blobs):
+            faults[f"{query.prefix}epoch"] = (
+                "no manifest of an epoch counts, so the state is lost: restore all files of this operator from a copy, "
+                'under their names without any "~..." suffix'
+            )
         for manifest in query.manifests.values():
             for name in manifest.blobs():
                 if name not in query.blobs:

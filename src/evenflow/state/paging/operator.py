@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.errors import FunctionError
+
 Units = npt.NDArray[np.int32]
 Keys = npt.NDArray[np.int64]
 Origin = npt.NDArray[np.int64]
@@ -35,6 +37,17 @@ class Operator(Protocol):
 
     def tallies(self) -> dict[str, int]:
         """Counters of its own, by name, since it was made."""
+
+
+def sizes_of(operator: Operator, units: Units) -> npt.NDArray[np.int64]:
+    """What an operator says that units take; refused if it is no number of bytes for each."""
+    given = np.asarray(operator.sizes(units))
+    if given.shape != units.shape or given.dtype.kind not in "iu":
+        raise FunctionError(
+            f"{type(operator).__name__}.sizes returned {given.tolist()!r:.100} for {len(units)} units: return an array of whole "
+            "numbers, the bytes of each"
+        )
+    return given.astype(np.int64, copy=False)
 
 
 @runtime_checkable

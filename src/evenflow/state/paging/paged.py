@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SpillError
-from evenflow.state.paging.operator import HostedOperator, Keys, Operator, Units
+from evenflow.state.paging.operator import HostedOperator, Keys, Operator, Units, sizes_of
 from evenflow.state.paging.pending import PendingRows
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.processing import Done, Processing
@@ -128,7 +128,7 @@ class Paged:
     def sizes(self, units: Units) -> npt.NDArray[np.int64]:
         """Bytes of state of each of the units, wherever it is."""
         if self._pool.budget is None:
-            return np.asarray(self.operator.sizes(units), np.int64)
+            return sizes_of(self.operator, units)
         self._swap.measure()
         weights = self._memory.weight[units]
         return weights if self._parted is None else weights + self._parted.aside_sizes(units)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.state.paging.operator import Operator, Units
+from evenflow.state.paging.operator import Operator, Units, sizes_of
 from evenflow.state.paging.sizing import bytes_of
 from evenflow.state.paging.spill import Part
 
@@ -94,7 +94,7 @@ class Residents:
         self.expected = 0.0
         if not len(units):
             return
-        claims = np.asarray(self.operator.sizes(units), np.int64)
+        claims = sizes_of(self.operator, units)
         for unit in units[(claims <= 0) & (4 * self._seen[units] >= 5 * self._weighed[units])].tolist():
             self._weigh(unit)
         before = self.weight[units]
@@ -139,7 +139,7 @@ class Residents:
     def arrived(self, unit: int, state: object) -> None:
         """A unit has been installed that has come from another worker."""
         self.enqueue(np.array([unit]))
-        claim = int(self.operator.sizes(np.array([unit], np.int32))[0])
+        claim = int(sizes_of(self.operator, np.array([unit], np.int32))[0])
         self._real[unit] = bytes_of(state)
         self.weight[unit] = max(int(claim * self._ratio), int(self._real[unit]))
         self.total += int(self.weight[unit])
