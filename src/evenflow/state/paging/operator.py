@@ -44,8 +44,8 @@ def sizes_of(operator: Operator, units: Units) -> npt.NDArray[np.int64]:
     given = np.asarray(operator.sizes(units))
     if given.shape != units.shape or given.dtype.kind not in "iu":
         raise FunctionError(
-            f"{type(operator).__name__}.sizes returned {given.tolist()!r:.100} for {len(units)} units: return an array of whole "
-            "numbers, the bytes of each"
+            f"{type(operator).__name__}.sizes returned {given.tolist()!r:.100} for {len(units)} units: return an array "
+            "of whole numbers, the bytes of each"
         )
     return given.astype(np.int64, copy=False)
 
