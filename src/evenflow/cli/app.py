@@ -18,7 +18,7 @@ from evenflow.cli.simulate import simulate
 from evenflow.cli.state import state
 from evenflow.cli.terminal import FAILED, STDOUT, JsonFile, check_writable, console, guard, write_figures
 from evenflow.cli.verbs import Verbs
-from evenflow.errors import InvalidArgument
+from evenflow.errors import InvalidArgument, extra
 
 HELP = """Keeps streaming pipelines on Apache Spark balanced while they run.
 
@@ -70,7 +70,8 @@ def demo(
     """
 
     def work() -> None:
-        from evenflow.cli import demo as show
+        with extra("all", "evenflow demo"):
+            from evenflow.cli import demo as show
 
         names = list(show.PARTS) if part == "all" else [name.strip() for name in part.split(",")]
         unknown = [name for name in names if name not in show.PARTS]
@@ -98,7 +99,8 @@ def plot(
     """
 
     def work() -> None:
-        from evenflow.cli import plot as figures
+        with extra("plot", "evenflow plot"):
+            from evenflow.cli import plot as figures
 
         if out is not None and out.suffix.lower() not in (".png", ".svg", ".pdf", ".jpg"):
             raise typer.BadParameter(f"{out.name!r}: end it in .png, .svg, .pdf or .jpg", param_hint="--out")

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from evenflow.cli.terminal import JsonFile, check_writable, console, embedded_spark, guard, write_figures
 from evenflow.cli.verbs import Verbs
+from evenflow.errors import extra
 from evenflow.eventlog.rotation import delete
 
 bench = Verbs(help="Measured runs against the ideal, plain Spark and peers.")
@@ -146,7 +147,8 @@ def bench_cep(
     """First Story Detection on emulated engines, balance by balance; key grouping also on one engine more."""
 
     def work() -> None:
-        from evenflow.bench import cep, cep_view
+        with extra("plot", "evenflow bench cep"):
+            from evenflow.bench import cep, cep_view
         from evenflow.bench.choices import keyed_choice
 
         powers = tuple(_number(text, "--exponents") for text in exponents.split(","))

@@ -25,6 +25,7 @@ from evenflow.cli.terminal import (
     progress_bars,
     write_figures,
 )
+from evenflow.errors import extra
 from evenflow.experiments.runner import JudgedClaim, Watch
 
 GIT_S = 5.0
@@ -54,6 +55,8 @@ def reproduce(
     """
 
     def work() -> None:
+        with extra("plot", "evenflow reproduce"):
+            import matplotlib.figure  # noqa: F401 - which is needed in the end, perhaps after hours
         from evenflow.experiments import catalogue, report, runner
         from evenflow.experiments.base import Setting
 
