@@ -25,6 +25,7 @@ from rich.table import Table
 
 import evenflow as ef
 from evenflow.model.placement import PlacementProblem
+from evenflow.policy import Placement
 from evenflow.runtime.cluster.session import local_session
 
 COLUMNS = "id long, value double"
@@ -33,7 +34,7 @@ AIMS = {1: 0.5, 3: 0.25}
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cut(Placement):
     """The operators of a chain in order, as many on each worker."""
 
     name: ClassVar[str] = "cut"

@@ -45,7 +45,6 @@ def allocation_table(units: int) -> None:
 def decision_table(samples: int = 60) -> None:
     print(f"\nBlockingRate.decide, {samples} samples each, rates at random")
     print(f"{'N':>6} {'clusters':>9} {'mean ms':>9} {'worst ms':>9}")
-    decisions(8, 20, cluster_from=2)  # imports scipy
     for count in (2, 8, 16, 32, 64, 128):
         for clustered in (False, True):
             times = decisions(count, samples, cluster_from=2 if clustered else 10**6)

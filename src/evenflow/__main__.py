@@ -1,5 +1,5 @@
 """`python -m evenflow` is the command line."""
 
-from evenflow.cli.app import app
+from evenflow.cli import main
 
-app()
+main()

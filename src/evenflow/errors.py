@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 class EvenflowError(Exception):
@@ -15,6 +16,10 @@ class EvenflowError(Exception):
 
 class InvalidArgument(EvenflowError, ValueError):
     """The caller gave a value that cannot work."""
+
+
+class MissingPackage(EvenflowError):
+    """A package that only one of Evenflow's extras brings is not installed; the message names the extra."""
 
 
 class ClusterStopped(EvenflowError):
@@ -86,6 +91,15 @@ class MemoryBudget(EvenflowError):
 
 class SpillError(EvenflowError):
     """State or rows could not be written to the local disk, or read from it; unwritten state is still in memory."""
+
+
+@contextmanager
+def extra(name: str, what: str, where: str = "") -> Iterator[None]:
+    """Import in this block what only `pip install 'evenflow[name]'` brings; `what` needs it, at `where`."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingPackage(f"{what}: {error}; run `pip install 'evenflow[{name}]'`{where}") from error
 
 
 MOST_TEXT = 1_000_000

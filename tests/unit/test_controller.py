@@ -38,16 +38,15 @@ from evenflow.model.messages import (
     WorkerHello,
     WorkerReport,
 )
-from evenflow.policy import RoundRobin
+from evenflow.policy import Balance, RoundRobin
 
 EMPTY = {"blocked_s": 0.0, "rows_sent": 0, "frames_sent": 0, "rows_done": 0, "frames_done": 0, "busy_s": 0.0}
 
 
-class Scripted:
+class Scripted(Balance):
     """A balance that says what it is told to, one answer a call, and notes what it saw."""
 
     name = "scripted"
-    splitting = "block"
 
     def __init__(self, *answers):
         self.answers = list(answers)

@@ -9,7 +9,7 @@ from evenflow.control.events import WARM, Record, Warn
 from evenflow.control.graph_balancing import LITTLE
 from evenflow.control.movement import BATCH_UNITS
 from evenflow.model.spread import KEYED, LANES
-from evenflow.policy import placement_named
+from evenflow.policy import Placement, placement_named
 from tests.support.graph_reports import GraphRig, report, shape
 
 TWO = shape(((-1,), 1), ((-1,), 1))
@@ -19,7 +19,7 @@ SPREAD = shape(((-1,), 8), ((-1,), 8, {"lanes": True}))
 
 
 @dataclass(frozen=True)
-class Says:
+class Says(Placement):
     """A placement that says what it is told to."""
 
     answer: tuple

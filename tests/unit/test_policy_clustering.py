@@ -1,5 +1,6 @@
 """The distance of ordered-regions §5.3, and clusters by it."""
 
+from itertools import combinations
 from math import log
 
 import numpy as np
@@ -63,3 +64,52 @@ def test_few_functions_need_no_clustering(count):
 
 def test_alike_functions_make_one_cluster():
     assert clusters(traits([curve(40)] * 5, DELTA)) == [[0, 1, 2, 3, 4]]
+
+
+def apart(rows, one, other):
+    """How far the rows of two groups are apart, at most."""
+    return max(np.abs(rows[i] - rows[j]).max() for i in one for j in other)
+
+
+def naive(rows, cut):
+    """Complete linkage, word by word: the two nearest groups are joined until none are within `cut` of each other."""
+    groups = [[place] for place in range(len(rows))]
+    while len(groups) > 1:
+        one, other = min(combinations(groups, 2), key=lambda pair: apart(rows, *pair))
+        if apart(rows, one, other) > cut:
+            break
+        groups = [group for group in groups if group not in (one, other)] + [one + other]
+    return sorted(sorted(group) for group in groups)
+
+
+@pytest.mark.parametrize("traits", [1, 3])
+def test_clusters_are_those_of_complete_linkage(traits):
+    rng = np.random.default_rng(traits)
+    for _ in range(60):
+        rows = rng.normal(size=(int(rng.integers(2, 16)), traits))
+        cut = float(rng.choice([0.1, 0.5, 1.0, 2.0, 9.0]))
+        assert clusters(rows, cut) == naive(rows, cut), (rows, cut)
+
+
+@pytest.mark.parametrize("traits", [1, 3])
+def test_rows_equally_far_apart_make_clusters_that_are_whole_and_within_the_cut(traits):
+    """Which of several pairs equally near is joined first is free; what comes of it has to be a complete linkage."""
+    rng = np.random.default_rng(10 + traits)
+    for _ in range(60):
+        rows = rng.integers(0, 6, size=(int(rng.integers(2, 25)), traits)).astype(float)
+        cut = float(rng.integers(0, 4))
+        found = clusters(rows, cut)
+        assert sorted(place for group in found for place in group) == list(range(len(rows)))
+        assert all(apart(rows, group, group) <= cut for group in found)
+        assert all(apart(rows, one, other) > cut for one, other in combinations(found, 2))
+        assert found == sorted(found)
+
+
+def test_of_pairs_equally_near_the_first_is_joined():
+    assert clusters(np.array([[0.0], [1.0], [2.0]]), 1.0) == [[0, 1], [2]]
+    assert clusters(np.array([[1.0], [0.0], [2.0], [1.0]]), 1.0) == [[0, 1, 3], [2]]
+
+
+def test_the_cut_itself_is_within_the_cut():
+    assert clusters(np.array([[0.0], [1.0]]), 1.0) == [[0, 1]]
+    assert clusters(np.array([[0.0], [1.0]]), 0.999) == [[0], [1]]

@@ -8,7 +8,7 @@ import pytest
 from evenflow.control.events import MoveAsked
 from evenflow.errors import InvalidArgument, SimulationError
 from evenflow.model import MoveUnits
-from evenflow.policy import placement_named
+from evenflow.policy import Placement, placement_named
 from evenflow.policy.graph.random_placement import draws
 from evenflow.sim.graph_model import (
     SimulatedGraph,
@@ -24,7 +24,7 @@ from evenflow.sim.simulation import Simulation
 TEN = SimulatedSource("s", 10.0, offset_s=0.05)
 
 
-class Fixed:
+class Fixed(Placement):
     """A placement that says what it is told to, always."""
 
     name = "fixed"

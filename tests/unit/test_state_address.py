@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from evenflow.errors import InvalidArgument, StoreError
+from evenflow.errors import InvalidArgument, MissingPackage
 from evenflow.runtime.cluster.arguments import where_of
 from evenflow.state.store.base import shown
 from evenflow.state.store.opening import open_store
@@ -47,6 +47,8 @@ def test_without_psycopg(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("evenflow.state.store.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(StoreError, match=r"postgresql://host/db: .*psycopg.*pip install evenflow\[postgres\]") as said:
+    with pytest.raises(
+        MissingPackage, match=r"postgresql://host/db: .*psycopg.*pip install 'evenflow\[postgres\]'"
+    ) as said:
         open_store("postgresql://me:hunter2@host/db")
     assert "hunter2" not in str(said.value)

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.model import KeyedSnapshot, MoveUnits
-from evenflow.model.messages import REPORT_S
 from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.keyed.loads import engine_loads
 
@@ -31,7 +30,7 @@ class EmittedLoads:
         """The end of each window, and the texts emitted to each engine."""
         self.given: Longs | None = None
         """Where texts do not go by key: a view of how many each engine has been given so far."""
-        self.report_s: float = getattr(balance, "report_s", REPORT_S)
+        self.report_s: float = balance.report_s
         self._came: Longs | None = None
         self._map: Longs = np.zeros(0, np.int64)
         self._total = np.zeros(engines, np.int64)

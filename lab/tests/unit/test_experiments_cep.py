@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evenflow.model import Consumer, KeyedSnapshot, MoveUnits, RoutingTable
+from evenflow.policy import KeyedBalance
 from evenflow.sim.keyed_popularity import unit_shares
 from evenflow.sim.keyed_setup import KeyPhase
 from evenflow_lab.experiments import cep_claims
@@ -130,10 +131,10 @@ def test_an_engine_that_is_behind_does_not_hold_back_the_others():
     assert run["processed"] / 60 == pytest.approx((1 - hottest) * RATE + able, rel=0.03)
 
 
-class Twice:
+class Twice(KeyedBalance):
     """Moves a key at the first round, another one at the second."""
 
-    name, by_content, report_s = "twice", True, 0.5
+    name, report_s = "twice", 0.5
 
     def __init__(self):
         self.moves = [[MoveUnits("r", (0,), 0, 1)], [MoveUnits("r", (2,), 0, 1)]]

@@ -19,6 +19,7 @@ from evenflow.cli.simulate import simulate
 from evenflow.cli.state import state
 from evenflow.cli.terminal import STDOUT, JsonFile, check_writable, console, errors, guard, write_figures
 from evenflow.cli.verbs import Verbs
+from evenflow.errors import extra
 
 HELP = """Keeps streaming pipelines on Apache Spark balanced while they run.
 
@@ -70,7 +71,8 @@ def demo(
     """
 
     def work() -> None:
-        from evenflow.cli.demo import show
+        with extra("all", "evenflow demo"):
+            from evenflow.cli.demo import show
 
         names = list(show.PARTS) if part == "all" else [name.strip() for name in part.split(",")]
         unknown = [name for name in names if name not in show.PARTS]
@@ -98,7 +100,8 @@ def plot(
     """
 
     def work() -> None:
-        from evenflow.cli import plot as figures
+        with extra("plot", "evenflow plot"):
+            from evenflow.cli import plot as figures
 
         if out is not None and out.suffix.lower() not in (".png", ".svg", ".pdf", ".jpg"):
             raise typer.BadParameter(f"{out.name!r}: end it in .png, .svg, .pdf or .jpg", param_hint="--out")

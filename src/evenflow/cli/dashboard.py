@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenflow.cli.terminal import console, guard
-from evenflow.errors import EvenflowError
+from evenflow.errors import EvenflowError, extra
 
 if TYPE_CHECKING:
     from evenflow.dashboard.web.serving import DashboardServer
@@ -33,7 +33,8 @@ def dashboard(
     """Show an event log as a page: live while a cluster writes it, with a time slider at any time. Ctrl-C ends it."""
 
     def work() -> None:
-        from evenflow.dashboard.web.serving import DashboardServer
+        with extra("dashboard", "evenflow dashboard"):
+            from evenflow.dashboard.web.serving import DashboardServer
         from evenflow.dashboard.web.sources import FileSource
 
         server = DashboardServer(FileSource(log), host, port, os.environ.get(TOKEN_VARIABLE) or None)

@@ -178,9 +178,9 @@ class GraphBalancing:
 
     def _placed(self, time: float, problem: PlacementProblem) -> tuple[OperatorMove, ...]:
         """Operators that the placement wants elsewhere, with units of the others as background."""
-        weigh = getattr(self.placement, "moves", None)
-        if weigh is not None:
-            return tuple(OperatorMove(*move) for move in weigh(problem))
+        moves = self.placement.moves(problem)
+        if moves is not None:
+            return tuple(OperatorMove(*move) for move in moves)
         if self._placed_at is not None and time - self._placed_at < self._placing.every_s:
             return ()
         self._placed_at = time

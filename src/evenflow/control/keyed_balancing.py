@@ -105,7 +105,7 @@ class Balancing:
         A balance that counts arrivals is asked until all rows are through: a small micro-batch arrives at once.
         """
         self._statistics.fresh.clear()
-        telling = feeders if getattr(self.balance, "by_arrivals", False) else feeders - draining
+        telling = feeders if self.balance.by_arrivals else feeders - draining
         shown = self._sharing.view(self.snapshot(time, feeders)) if telling else None
         moves = self.balance.decide(shown) if shown is not None else []
         self._sharing.begin(self._region, moves)

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evenflow.errors import InvalidArgument, nearest
+from evenflow.errors import InvalidArgument, extra, nearest
 from evenflow.graph import verbs
 from evenflow.graph.layout import Sketch
 from evenflow.graph.verbs import DetectSpec, FilterSpec, JoinSpec, KeyedSpec, MapSpec, Pair, Rules, Spec
@@ -236,7 +236,8 @@ class Graph:
         `placement` colours nodes by the worker they are on: {node: worker, or list of workers}. A pair of placements is
         drawn side by side, as before and after.
         """
-        from evenflow.graph.drawing import plot  # matplotlib comes with it: only those who use it pay
+        with extra("plot", "Graph.plot"):
+            from evenflow.graph.drawing import plot  # matplotlib comes with it: only those who use it pay
 
         return plot(self.sketch(), path, placement)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +22,6 @@ class Adding(Delegating):
 
     adds = True
     naming: ClassVar[tuple[str, ...]] = ("column",)
-    other_name: ClassVar[str] = "give another into="
-    """What to do if a new column has the name of another."""
-    into: Any
-    """The name of the new column; a tuple of names if there are several."""
 
     def __init__(self, column: str, into: str) -> None:
         for argument, name in (("column", column), ("into", into)):

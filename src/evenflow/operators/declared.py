@@ -61,14 +61,14 @@ def check_apart(operator: KeyedOperator, names: Sequence[str], case_sensitive: b
     """Refuse an operator that adds a column whose name differs from that of another one in case only."""
     if case_sensitive or not operator.adds:
         return
-    new = [str(into) for into in _several(getattr(operator, "into", ()))]
+    new = [str(into) for into in _several(operator.into)]
     for into in new:
         alike = [name for name in (*names, *new) if name != into and name.lower() == into.lower()]
         if alike:
             whose = "the rows have" if alike[0] in names else "adds"
             raise InvalidArgument(
                 f"{operator} adds column '{into}', and {whose} '{alike[0]}', which Spark does not tell from it: "
-                f"{getattr(operator, 'other_name', 'give another into=')}"
+                f"{operator.other_name}"
             )
 
 

@@ -62,6 +62,11 @@ class KeyedOperator(ABC):
     """Whether the result is always the given rows, in their order, with further columns. Then only the new columns are
     sent back to the feeder."""
 
+    into: Any = ()
+    """With `adds`: the name or names of the further columns."""
+    other_name: ClassVar[str] = "give another into="
+    """What to do if the rows have a column of that name already."""
+
     def reads(self, rows: pa.Schema) -> Sequence[str]:
         """The columns that `process` needs (all by default); others are not sent to the workers."""
         return list(rows.names)

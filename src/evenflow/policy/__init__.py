@@ -1,4 +1,4 @@
-"""Balances and placements: pure decisions, a file for each, found by name, imported on first use: some import scipy."""
+"""Balances and placements: pure decisions, a file for each, found by name and imported on first use."""
 
 from __future__ import annotations
 

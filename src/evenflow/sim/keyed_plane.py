@@ -11,7 +11,6 @@ from evenflow.control.events import FeederJoined, MemoryAsked, Peer, PeerLeft, R
 from evenflow.errors import SimulationError
 from evenflow.model.messages import (
     LEAST_REPORT_S,
-    REPORT_S,
     ConsumerReport,
     DiscardUnits,
     EvaluationLost,
@@ -52,8 +51,8 @@ class KeyedPlane:
 
     def __init__(self, setup: KeyedSetup, balance: KeyedBalance, sample_s: float = 1.0) -> None:
         self.setup, self.balance = setup, balance
-        routing = BY_CONTENT if balance.by_content else BY_CHOICES if hasattr(balance, "choices") else BY_ROOM
-        self.arrays = plane_arrays(setup, bool(getattr(balance, "divided", False)), routing)
+        routing = BY_CONTENT if balance.by_content else BY_CHOICES if balance.choices else BY_ROOM
+        self.arrays = plane_arrays(setup, balance.divided, routing)
         self._state = self.arrays.workers["state"]
         self.measures = Measures(self.arrays, sample_s)
         self.memory = WorkerMemory(setup, self.arrays)
@@ -85,8 +84,7 @@ class KeyedPlane:
             self._feeders[peer] = feeder
             world.handle(FeederJoined(0.0, peer, setup.region, feeder, stage="1", task=feeder))
             world.say(0.0, peer, FeederBegan(feeder))
-        wanted = getattr(self.balance, "report_s", REPORT_S)
-        world.every(max(LEAST_REPORT_S, wanted), self._report)
+        world.every(max(LEAST_REPORT_S, self.balance.report_s), self._report)
         world.every(ARRIVALS_S, self._arrivals)
         world.every(world.period_s, self._feeder_reports)
         world.every(self.measures.sample_s, self.measures.sample)

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenflow.model.given import check_numbers, check_wholes
 from evenflow.model.placement import PlacementProblem
-from evenflow.policy.graph.placement import Floats, answer, by_load, pins
+from evenflow.policy.graph.placement import Floats, Placement, answer, by_load, pins
 from evenflow.policy.graph.traffic import LinkTraffic
 
 DIMENSIONS = 3
@@ -18,7 +18,7 @@ DIMENSIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class CapsPlacement:
+class CapsPlacement(Placement):
     """Finds a placement whose most loaded host is below a threshold in each of three dimensions.
 
     A host's load L is its compute load over its quota, the bytes of state on it, and the bytes a second that it sends

@@ -13,11 +13,11 @@ from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProb
 from evenflow.policy.graph.energy import EnergyTerm, PartialPlacement, check_energy
 from evenflow.policy.graph.greedy import begin
 from evenflow.policy.graph.periodic import check_theta, settled
-from evenflow.policy.graph.placement import answer
+from evenflow.policy.graph.placement import Placement, answer
 
 
 @dataclass(frozen=True, slots=True)
-class DynProgPlacement:
+class DynProgPlacement(Placement):
     """Algorithm 1. a[i, j] is the sum of energies of the first i operators, with the i-th on host j, in mapping P_j.
 
         r = argmin over k of PE(O[i], H[j], P_k)                               line 9

@@ -12,11 +12,11 @@ from evenflow.model.given import check_flag
 from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem
 from evenflow.policy.graph.energy import EnergyTerm, PartialPlacement, check_energy
 from evenflow.policy.graph.periodic import check_theta, settled
-from evenflow.policy.graph.placement import Ints, answer, by_load
+from evenflow.policy.graph.placement import Ints, Placement, answer, by_load
 
 
 @dataclass(frozen=True, slots=True)
-class GreedyPlacement:
+class GreedyPlacement(Placement):
     """From an empty system, operators by falling load (§4.1.3), each to the host with the least PE(o, h, P).
 
     P is what has been placed before; what comes later is not foreseen. Ties go to the host with the lower index.

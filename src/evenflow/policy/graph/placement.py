@@ -1,8 +1,9 @@
-"""The interface of a placement of an operator graph, and what all of them share: an order, and operators that stay."""
+"""The base class of placements of operator graphs, and what all of them share: an order, and operators that stay."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +15,26 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-class Placement(Protocol):
-    """Decides which operator runs on which host.
+class Placement(ABC):
+    """Decides which operator runs on which host; derive from it for a placement of your own.
 
     It reads no clock and no random source: the same problem always gives the same answer. Every operator gets a host,
     also one that is heavier than any host; a pinned operator stays on its own.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = "own"
+    """Its name in reasons of moves, in the event log and on the live page."""
 
+    @abstractmethod
     def place(self, problem: PlacementProblem) -> tuple[int, ...]:
         """The index of the host of each operator."""
-        ...
+
+    def moves(self, problem: PlacementProblem) -> list[tuple[int, int, int]] | None:
+        """Operators to move now, each with the host that it leaves (-1: none) and the one that it goes to.
+
+        None: the placement does not weigh moves, so now and then everything goes where `place` says.
+        """
+        return None
 
 
 def by_load(problem: PlacementProblem) -> Ints:

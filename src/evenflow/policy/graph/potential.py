@@ -16,11 +16,11 @@ from evenflow.policy.graph.energy import EnergyTerm, check_energy
 from evenflow.policy.graph.equilibrium import fill, least_gain, settle
 from evenflow.policy.graph.landscape import Landscape, energy_landscape, latency_landscape
 from evenflow.policy.graph.latency import LatencyModel, result_shares
-from evenflow.policy.graph.placement import Floats, Ints, answer, by_load, pins
+from evenflow.policy.graph.placement import Floats, Ints, Placement, answer, by_load, pins
 
 
 @dataclass(frozen=True, slots=True)
-class PotentialPlacement:
+class PotentialPlacement(Placement):
     """An equilibrium of energies that are all in ms, so that their weights need no tuning.
 
     The paper adds w_l PE_l + w_c PE_c + w_n PE_n over all operators, of three energies in three units, with weights

@@ -9,11 +9,11 @@ import numpy as np
 
 from evenflow.model.given import check_seed
 from evenflow.model.placement import PlacementProblem
-from evenflow.policy.graph.placement import answer, pins
+from evenflow.policy.graph.placement import Placement, answer, pins
 
 
 @dataclass(frozen=True, slots=True)
-class RandomPlacement:
+class RandomPlacement(Placement):
     """Each operator on any host, with equal probability; a function of the seed and the operator's index alone."""
 
     name: ClassVar[str] = "random"

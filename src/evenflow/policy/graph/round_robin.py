@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from evenflow.model.placement import PlacementProblem
-from evenflow.policy.graph.placement import answer, pins
+from evenflow.policy.graph.placement import Placement, answer, pins
 
 
 @dataclass(frozen=True, slots=True)
-class RoundRobinPlacement:
+class RoundRobinPlacement(Placement):
     """Operator i on host i mod n: as many operators on each host, whatever they cost."""
 
     name: ClassVar[str] = "round-robin"

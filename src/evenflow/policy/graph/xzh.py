@@ -13,7 +13,7 @@ from evenflow.model.given import number_of
 from evenflow.model.placement import PlacementProblem
 from evenflow.policy.graph.energy import HostLoads
 from evenflow.policy.graph.measures import correlation
-from evenflow.policy.graph.placement import Floats, Ints, answer, pins
+from evenflow.policy.graph.placement import Floats, Ints, Placement, answer, pins
 
 SMALL = 0.005
 """Loads below this are not weighed: such operators are placed last, and step 2 leaves them where they are."""
@@ -24,7 +24,7 @@ STEP, PAIR_STEP = 0.1, 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class XzhPlacement:
+class XzhPlacement(Placement):
     """Balances loads, and puts operators together whose loads do not rise together. Knows no links and no quotas.
 
     1. From an empty system, the host with least load takes the operator with the highest score for it, until all are

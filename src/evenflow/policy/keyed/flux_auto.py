@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.keyed.owners import Floats, Ints, Units, moves_between, places
 from evenflow.policy.keyed.placement import StateLimits, Step, plan
 from evenflow.policy.keyed.reports import FEWEST, IntervalReport, Reports
@@ -38,7 +39,7 @@ REST_S = 0.5
 """Seconds from a plan that led to no move until the next plan: with many units, planning takes time."""
 
 
-class FluxAuto:
+class FluxAuto(KeyedBalance):
     """Move units, several at once, when the gain is certain and worth the cost; no parameters.
 
     With c_j = busy_s / rows the cost of a row on worker j and l_u the share of all rows that falls on unit u,
@@ -77,7 +78,6 @@ class FluxAuto:
     """
 
     name: ClassVar[str] = "flux-auto"
-    by_content: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._last: KeyedSnapshot | None = None

@@ -5,7 +5,7 @@ A key of the paper is a unit here, an engine a worker, keys_map the routing tabl
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from math import inf, sqrt
 from typing import ClassVar
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
 from evenflow.model.given import check_flag, number_of, whole_of
+from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.keyed.owners import moves_between, places
 
 Longs = npt.NDArray[np.int64]
@@ -24,7 +25,7 @@ WINDOW_S = 5.0
 
 
 @dataclass
-class Windowed(ABC):
+class Windowed(KeyedBalance):
     """At the end of each window, if the score is above `theta` percent, keys get new places.
 
     A window is one of time, `window` seconds (5 if nothing is said), or one of length, `window_rows` rows of all keys.
@@ -46,7 +47,6 @@ class Windowed(ABC):
     that only follow chance. So a rebalance that does not reach theta must lower the score by `least_gain` points.
     """
 
-    by_content: ClassVar[bool] = True
     by_arrivals: ClassVar[bool] = True
 
     theta: float = 15.0

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.policy.keyed.balance import KeyedBalance
 
 
 @dataclass
-class PartialKeyGrouping:
+class PartialKeyGrouping(KeyedBalance):
     """The rows of a key go to two workers, given by two hash functions of the key.
 
     For each row, a feeder takes that one of the two to which it has sent fewer rows so far; it knows only its own rows.

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from evenflow.model import KeyedSnapshot, MoveUnits
 from evenflow.model.given import check_seed
+from evenflow.policy.keyed.balance import KeyedBalance
 
 
 @dataclass
-class River:
+class River(KeyedBalance):
     """RiverDQ: the next frame goes to a worker drawn at random, by how empty its queue is.
 
     A worker's queue holds two frames; it is drawn with a probability in proportion to the places that are free. So a

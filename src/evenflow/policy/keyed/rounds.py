@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
 from evenflow.model.given import number_of
 from evenflow.model.messages import LEAST_REPORT_S, REPORT_S
+from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.keyed.reports import ROUNDING
 
 
 @dataclass
-class Rounds(ABC):
+class Rounds(KeyedBalance):
     """Collect for `delta` seconds, then decide, then wait until all moves are done.
 
     The next `delta` is the length of the move phase, or half the last `delta` if nothing moved, and never below
@@ -29,8 +29,6 @@ class Rounds(ABC):
     is calmer, because phases that short move popular units to and fro (its figure 9).
     """
 
-    by_content: ClassVar[bool] = True
-
     delta_min: float = 0.1
 
     def __post_init__(self) -> None:
@@ -40,14 +38,10 @@ class Rounds(ABC):
                 f"{LEAST_REPORT_S}, since workers report no more often"
             )
         self.delta_min = number_of(self.delta_min)
+        self.report_s = min(REPORT_S, self.delta_min)  # no longer than the shortest collection phase
         self._delta = self.delta_min
         self._began: KeyedSnapshot | None = None
         self._moving_since: float | None = None
-
-    @property
-    def report_s(self) -> float:
-        """Seconds between two reports of a worker: no longer than the shortest collection phase."""
-        return min(REPORT_S, self.delta_min)
 
     def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
         """The moves of a round, at the end of its collection phase; nothing at other times."""

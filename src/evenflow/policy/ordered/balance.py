@@ -1,30 +1,36 @@
-"""The interface of a balance of an ordered region: a pure decision, and what a splitter does at a full connection."""
+"""The base class of balances of ordered regions: a pure decision, and what a splitter does at a full connection."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from evenflow.model import RESOLUTION, SetWeights, Snapshot
 from evenflow.model.routing import Splitting
 
 
-class Balance(Protocol):
-    """Decides how the frames of one region are shared among its workers.
+class Balance(ABC):
+    """Decides how the frames of one region are shared among its workers; derive from it for a balance of your own.
 
     `decide` is called with every sample of the region, and whenever a worker joins or leaves. A balance may take in
     several samples before it decides (`every`, ordered-regions §5). It reads no clock and does no I/O; what it learns
     it keeps in its own fields, so that the simulator runs the same code.
     """
 
-    name: ClassVar[str]
-    splitting: ClassVar[Splitting]
+    name: ClassVar[str] = "own"
+    """Its name in the event log and on the live page."""
+    splitting: ClassVar[Splitting] = "block"
+    """What the splitter does when the connection whose turn it is can take no more."""
 
+    @abstractmethod
     def decide(self, snapshot: Snapshot) -> list[SetWeights]:
         """Weights to set now; an empty list leaves things as they are."""
-        ...
+
+    def check_workers(self, workers: int) -> None:  # noqa: B027 - to take any number is a fine default
+        """Raise InvalidArgument if it cannot be used with this number of workers."""
 
 
-class EvenSplit:
+class EvenSplit(Balance):
     """w_j = R/N for all j, set again only when the workers have changed."""
 
     def decide(self, snapshot: Snapshot) -> list[SetWeights]:

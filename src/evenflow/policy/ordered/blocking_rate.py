@@ -11,8 +11,8 @@ import numpy as np
 
 from evenflow.model import RESOLUTION, SetWeights, Snapshot
 from evenflow.model.given import check_flag, check_numbers, check_wholes
-from evenflow.model.routing import Splitting
 from evenflow.policy.ordered.allocation import proportional
+from evenflow.policy.ordered.balance import Balance
 from evenflow.policy.ordered.clustering import clusters
 from evenflow.policy.ordered.sampling import (
     IDLE,
@@ -134,7 +134,7 @@ class _Link:
 
 
 @dataclass
-class BlockingRate:
+class BlockingRate(Balance):
     """Shares by the speed c_j of each worker, as the connections show it while the splitter is blocked.
 
     Blocking says that some worker holds up the region. It does not say which ones: by drafting (ordered-regions §4.2)
@@ -169,7 +169,6 @@ class BlockingRate:
     """
 
     name: ClassVar[str] = "blocking-rate"
-    splitting: ClassVar[Splitting] = "block"
 
     explore: bool = True
     every: int = 2

@@ -39,14 +39,42 @@ def traits(curves: Sequence[Vector], delta: float) -> NDArray[np.float64]:
 
 
 def clusters(traits: NDArray[np.float64], cut: float = CUT) -> list[list[int]]:
-    """Groups of rows of `traits`, by complete linkage: no two rows of a group are further apart than `cut`."""
-    if len(traits) < 2:
-        return [[place] for place in range(len(traits))]
-    from scipy.cluster.hierarchy import fcluster, linkage  # here: it is slow to import, and only the driver needs it
+    """Groups of rows of `traits`, by complete linkage: no two rows of a group are further apart than `cut`.
 
-    # The largest of the three differences is the Chebyshev distance between traits.
-    labels = fcluster(linkage(traits, "complete", metric="chebyshev"), cut, "distance")
-    groups: dict[int, list[int]] = {}
-    for place, label in enumerate(labels.tolist()):
-        groups.setdefault(label, []).append(place)
-    return list(groups.values())
+    The distance is the largest difference (Chebyshev), so two clusters are as far apart as their bounding boxes reach:
+    there is no matrix of distances. Pairs are found along chains of nearest neighbours, n - 1 merges in all. Of
+    neighbours equally near, the one before in the chain is taken, and else the first.
+    """
+    alike: dict[tuple[float, ...], list[int]] = {}
+    for place, row in enumerate(traits.tolist()):
+        alike.setdefault(tuple(row), []).append(place)
+    groups = sorted(alike.values(), key=lambda group: group[-1])  # equal rows count as the last of them
+    points = traits[[group[-1] for group in groups]].T
+    boxes = np.array([*points, *-points])  # a row for each: greatest values, and least ones with their sign turned
+    turned = np.roll(np.arange(len(boxes)), len(points))
+    chain: list[int] = []
+    for _ in range(len(groups) - 1):
+        if not chain:
+            chain.append(int(np.isfinite(boxes[0]).argmax()))
+        one, other, apart = _take_nearest_pair(boxes, turned, chain)
+        if apart <= cut:
+            groups[other] = groups[other] + groups[one]
+            groups[one] = []
+        boxes[:, other] = np.maximum(boxes[:, one], boxes[:, other])
+        boxes[:, one] = np.inf
+    return sorted(sorted(group) for group in groups if group)
+
+
+def _take_nearest_pair(
+    boxes: NDArray[np.float64], turned: NDArray[np.intp], chain: list[int]
+) -> tuple[int, int, float]:
+    """Follow the chain to two clusters that are nearest to each other and take them off it: by place, and how far."""
+    while True:
+        last = chain[-1]
+        reach = (boxes + boxes[turned, last][:, np.newaxis]).max(axis=0)
+        reach[last] = np.inf
+        nearest = int(reach.argmin())
+        if len(chain) > 1 and reach[chain[-2]] <= reach[nearest]:
+            one, other = sorted((chain.pop(), chain.pop()))
+            return one, other, float(reach[nearest])
+        chain.append(nearest)

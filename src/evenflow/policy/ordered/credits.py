@@ -8,10 +8,11 @@ from typing import ClassVar
 from evenflow.model import RESOLUTION, SetWeights, Snapshot
 from evenflow.model.moves import MEASURED
 from evenflow.model.routing import Splitting
+from evenflow.policy.ordered.balance import Balance
 
 
 @dataclass
-class Credits:
+class Credits(Balance):
     """Balances by completed frames, inside each feeder; weights only show the result.
 
     The merger sees every completion. A worker has two frames outstanding: one that it works on, and one to go on with;

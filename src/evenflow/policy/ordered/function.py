@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -96,13 +96,36 @@ def mean_curve(functions: Iterable[BlockingFunction], delta: float) -> Vector:
     return _rising(np.mean([function.values(0.0) for function in functions], axis=0), delta)
 
 
-def _monotone(values: list[float], counts: list[float]) -> Vector:
-    """The non-decreasing sequence nearest to `values` in weighted least squares."""
-    if len(values) < 2:
-        return np.asarray(values, dtype=np.float64)
-    from scipy.optimize import isotonic_regression  # here: it costs a second to import, and only the driver needs it
+def monotone(values: Sequence[float], counts: Sequence[float]) -> Vector:
+    """The non-decreasing sequence nearest to `values` in least squares weighted by `counts`, all of them above 0.
 
-    return np.asarray(isotonic_regression(values, weights=counts).x, dtype=np.float64)
+    Pool adjacent violators: a block that is not above the one before it, or is not below the next value, joins it at
+    their weighted mean.
+    """
+    means: list[float] = []
+    weights: list[float] = []
+    ends = [0]
+    place = 0
+    while place < len(values):
+        mean, weight = values[place], counts[place]
+        place += 1
+        total = mean * weight
+        pooled = False
+        while means and means[-1] >= mean:
+            total += weights[-1] * means.pop()
+            weight += weights.pop()
+            mean = total / weight
+            ends.pop()
+            while not pooled and place < len(values) and mean >= values[place]:
+                total += counts[place] * values[place]
+                weight += counts[place]
+                mean = total / weight
+                place += 1
+            pooled = True
+        means.append(mean)
+        weights.append(weight)
+        ends.append(place)
+    return np.repeat(np.array(means), np.diff(ends))
 
 
 def _curve(weights: list[int], values: list[float], counts: list[float]) -> Vector:
@@ -110,7 +133,7 @@ def _curve(weights: list[int], values: list[float], counts: list[float]) -> Vect
     if not weights:
         return np.zeros(RESOLUTION + 1)
     xs = np.array([0, *weights], dtype=np.float64)
-    ys = np.concatenate(([0.0], _monotone(values, counts)))
+    ys = np.concatenate(([0.0], monotone(values, counts)))
     curve = np.interp(_GRID, xs, ys)
     last = weights[-1]
     slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])

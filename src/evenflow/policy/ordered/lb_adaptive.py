@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from evenflow.model import RESOLUTION, SetWeights, Snapshot
 from evenflow.model.given import check_flag, check_numbers, check_wholes
-from evenflow.model.routing import Splitting
 from evenflow.policy.ordered.allocation import allocate
+from evenflow.policy.ordered.balance import Balance
 from evenflow.policy.ordered.clustering import clusters, traits
 from evenflow.policy.ordered.function import BlockingFunction, Vector, mean_curve
 from evenflow.policy.ordered.sampling import (
@@ -33,7 +33,7 @@ class _Link:
 
 
 @dataclass
-class LbAdaptive:
+class LbAdaptive(Balance):
     """Minimise the largest blocking rate that is predicted from the rates seen so far.
 
     1. With every sample, r_j = (blocking time of j since the last one) / (feeder-seconds since then) (§3.1).
@@ -53,7 +53,6 @@ class LbAdaptive:
     """
 
     name: ClassVar[str] = "lb-adaptive"
-    splitting: ClassVar[Splitting] = "block"
 
     explore: bool = True
     every: int = 2

@@ -11,8 +11,8 @@ from typing import ClassVar
 from evenflow.errors import InvalidArgument
 from evenflow.model import RESOLUTION, SetWeights, Snapshot
 from evenflow.model.given import number_of, whole_of
-from evenflow.model.routing import Splitting
 from evenflow.policy.ordered.allocation import proportional
+from evenflow.policy.ordered.balance import Balance
 
 Capacities = Mapping[int, float] | Sequence[float]
 CapacitySchedule = Sequence[tuple[float, Capacities]]
@@ -41,7 +41,7 @@ def check_ids(what: str, found: Mapping[int, float], workers: int) -> None:
 
 
 @dataclass
-class Oracle:
+class Oracle(Balance):
     """w_j in proportion to capacity c_j, rounded so that max_j w_j / c_j is least; the splitter waits in turn.
 
     `capacities` maps worker ids to relative speeds, or lists those of workers 0, 1, 2, ... For capacities that change,
@@ -51,7 +51,6 @@ class Oracle:
     """
 
     name: ClassVar[str] = "oracle"
-    splitting: ClassVar[Splitting] = "block"
 
     capacities: Capacities | None = None
     schedule: CapacitySchedule = field(default_factory=tuple)

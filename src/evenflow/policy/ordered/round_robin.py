@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenflow.model.routing import Splitting
 from evenflow.policy.ordered.balance import EvenSplit
 
 
@@ -14,4 +13,3 @@ class RoundRobin(EvenSplit):
     """An even split; the splitter waits for the connection that is next."""
 
     name: ClassVar[str] = "round-robin"
-    splitting: ClassVar[Splitting] = "block"

@@ -9,14 +9,13 @@ from typing import ClassVar
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import RESOLUTION, SetWeights, Snapshot
-from evenflow.model.routing import Splitting
 from evenflow.policy.ordered.allocation import proportional
-from evenflow.policy.ordered.balance import even_weights
+from evenflow.policy.ordered.balance import Balance, even_weights
 from evenflow.policy.ordered.oracle import by_worker, check_ids
 
 
 @dataclass
-class StaticWeights:
+class StaticWeights(Balance):
     """w_j as given; the splitter waits for the connection that is next.
 
     `weights` maps worker ids to shares, or lists the shares of workers 0, 1, 2, ...; they are fractions that sum to 1,
@@ -25,7 +24,6 @@ class StaticWeights:
     """
 
     name: ClassVar[str] = "static"
-    splitting: ClassVar[Splitting] = "block"
 
     weights: Mapping[int, float] | Sequence[float]
 

@@ -185,11 +185,13 @@ def balance_of(balance: str | Balance, options: dict[str, Any], workers: int) ->
     if isinstance(balance, str):
         chosen = balance_named(balance, **options)
     else:
-        _check_balance(balance, is_one_of(getattr(balance, "splitting", None), get_args(Splitting)), BALANCES, options)
+        _check_balance(balance, Balance, BALANCES, options)
+        if not is_one_of(balance.splitting, get_args(Splitting)):
+            raise InvalidArgument(
+                f"splitting of {balance!r:.100} is {balance.splitting!r}: give one of {', '.join(get_args(Splitting))}"
+            )
         chosen = copy.deepcopy(balance)
-    check_workers = getattr(chosen, "check_workers", None)  # those that are given numbers by worker
-    if check_workers is not None:
-        check_workers(workers)
+    chosen.check_workers(workers)
     return chosen
 
 
@@ -197,14 +199,15 @@ def keyed_balance_of(balance: str | KeyedBalance, options: dict[str, Any]) -> Ke
     """A balance of the operator's own, so that no two operators learn in one object."""
     if isinstance(balance, str):
         return keyed_balance_named(balance, **options)
-    _check_balance(balance, isinstance(getattr(balance, "by_content", None), bool), KEYED_BALANCES, options)
+    _check_balance(balance, KeyedBalance, KEYED_BALANCES, options)
     return copy.deepcopy(balance)
 
 
-def _check_balance(balance: object, fits: bool, names: Iterable[str], options: dict[str, Any]) -> None:
-    if isinstance(balance, type) or not fits:
+def _check_balance(balance: object, base: type, names: Iterable[str], options: dict[str, Any]) -> None:
+    if not isinstance(balance, base):
         raise InvalidArgument(
-            f"balance={balance!r}: give one of {', '.join(sorted(names))}, or an object of evenflow.policy"
+            f"balance={balance!r}: give one of {', '.join(sorted(names))}, or an object of evenflow.policy, or of a "
+            f"class of your own that derives from evenflow.policy.{base.__name__}"
         )
     if options:
         raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")

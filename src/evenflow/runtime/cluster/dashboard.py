@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from evenflow.errors import EvenflowError, InvalidArgument
+from evenflow.errors import EvenflowError, InvalidArgument, extra
 from evenflow.runtime.driver.controller_thread import ControllerThread
 
 if TYPE_CHECKING:  # starlette and uvicorn are imported when there is a page
@@ -17,14 +17,18 @@ logger = logging.getLogger("evenflow")
 
 
 def page_asked(dashboard: Any, token: str | None = None) -> bool | str:
-    """Whether there is to be a page, or at which `host:port`; a token without a page is refused."""
+    """Whether there is to be a page, or at which `host:port`; a page that cannot be served is refused."""
     if dashboard is False and token is not None:
         raise InvalidArgument('dashboard_token is given, but no dashboard: give dashboard=True or "host:port" as well')
-    if isinstance(dashboard, bool):
-        return dashboard
-    if isinstance(dashboard, str) and dashboard.rpartition(":")[2].isdecimal() and ":" in dashboard:
-        return dashboard
-    raise InvalidArgument(f'dashboard is {dashboard!r:.100}: give True, or an address such as "127.0.0.1:8899"')
+    if dashboard is False:
+        return False
+    address = isinstance(dashboard, str) and ":" in dashboard and dashboard.rpartition(":")[2].isdecimal()
+    if dashboard is not True and not address:
+        raise InvalidArgument(f'dashboard is {dashboard!r:.100}: give True, or an address such as "127.0.0.1:8899"')
+    with extra("dashboard", "Cluster(dashboard=...)"):
+        from evenflow.dashboard.web import serving  # noqa: F401 - before anything of the cluster is started
+    asked: bool | str = dashboard
+    return asked
 
 
 class LivePage:

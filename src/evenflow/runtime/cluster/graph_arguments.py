@@ -78,7 +78,9 @@ def placement_of(placement: Any, options: dict[str, Any]) -> tuple[Placement, Pl
         return placement_named(placement, **options), placement_named("random") if placement in WARMED else None
     if options:
         raise InvalidArgument(f"options {sorted(options)} go with the name of a placement, not with an object")
-    fits = callable(getattr(placement, "place", None)) and isinstance(getattr(placement, "name", None), str)
-    if not fits or isinstance(placement, type):
-        raise InvalidArgument(f"placement={placement!r:.100}: give a name, or an object from evenflow.policy")
+    if not isinstance(placement, Placement):
+        raise InvalidArgument(
+            f"placement={placement!r:.100}: give a name, or an object from evenflow.policy, or of a class of your own "
+            "that derives from evenflow.policy.Placement"
+        )
     return placement, placement_named("random") if placement.name in WARMED else None

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
 
 from evenflow.errors import InvalidArgument, first_line, nearest
-from evenflow.model.messages import LEAST_REPORT_S, REPORT_S
+from evenflow.model.messages import LEAST_REPORT_S
 from evenflow.operators.declared import (
     COLLATION,
     COLUMN,
@@ -83,13 +83,13 @@ class KeyedPlan:
             self._route.key_place,
             self._reads,
             self._kept,
-            0 if balance.by_content else getattr(balance, "choices", 0),
+            0 if balance.by_content else balance.choices,
             self._modulo,
             mark_of(settings.cluster, region),
             skew_bytes,
-            getattr(balance, "divided", False),
-            getattr(balance, "seed", 0),
-            max(LEAST_REPORT_S, getattr(balance, "report_s", REPORT_S)),
+            balance.divided,
+            balance.seed,
+            max(LEAST_REPORT_S, balance.report_s),
             self._ranges,
             shed,
             None if target_ms is None else target_ms / 1e3,

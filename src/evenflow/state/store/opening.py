@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenflow.errors import InvalidArgument, StoreError
+from evenflow.errors import InvalidArgument, extra
 from evenflow.state.store.base import Store, shown
 from evenflow.state.store.disk import DiskStore
 from evenflow.state.store.files import FileStore, resolve
@@ -58,8 +58,6 @@ def _plain(where: str | Path | tuple[FileSystem, str], create: bool) -> Store:
 
 
 def _database(where: str, create: bool) -> Store:
-    try:
+    with extra("postgres", shown(where), ", on all hosts"):
         from evenflow.state.store.postgres import PostgresStore
-    except ImportError as error:
-        raise StoreError(f"{shown(where)}: {error}; run `pip install evenflow[postgres]`, on all hosts") from error
     return PostgresStore(where, create=create)
