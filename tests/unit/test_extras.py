@@ -116,16 +116,6 @@ COMMAND = "\nfrom evenflow.cli import main\nmain()"
             ["plot", "x.jsonl"],
             "evenflow plot: No module named 'matplotlib'; run `pip install 'evenflow[plot]'`",
         ),
-        (
-            "plot",
-            ["reproduce"],
-            "evenflow reproduce: No module named 'matplotlib'; run `pip install 'evenflow[plot]'`",
-        ),
-        (
-            "plot",
-            ["bench", "cep"],
-            "evenflow bench cep: No module named 'matplotlib'; run `pip install 'evenflow[plot]'`",
-        ),
         ("plot", ["demo"], "evenflow demo: No module named 'matplotlib'; run `pip install 'evenflow[all]'`"),
         (
             "dashboard",
@@ -138,7 +128,7 @@ COMMAND = "\nfrom evenflow.cli import main\nmain()"
             "metrics for Prometheus: No module named 'prometheus_client'; run `pip install 'evenflow[dashboard]'`",
         ),
     ],
-    ids=["command", "plot", "reproduce", "bench-cep", "demo", "dashboard", "metrics"],
+    ids=["command", "plot", "demo", "dashboard", "metrics"],
 )
 def test_a_verb_says_in_a_line_what_it_lacks(lacks, arguments, message):
     done = run(without(lacks) + COMMAND, *arguments)
