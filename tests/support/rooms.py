@@ -125,3 +125,5 @@ MAY_IMPORT = {
     },
 }
 """What each room, a package or a sub-package, may import of Evenflow, beside itself."""
+ALCOVES = {"model.entries"}
+"""Sub-packages that are no rooms of their own, but part of the one around them."""
