@@ -5,19 +5,19 @@ import re
 
 import pytest
 
-from evenflow.control.events import Record
 from evenflow.errors import InvalidArgument
 from evenflow.eventlog import reading, rotation, standing
 from evenflow.eventlog.reading import LogReader, read_log
 from evenflow.eventlog.rotation import PIECES, RotatingFile, numbers, piece
 from evenflow.eventlog.standing import Standing
 from evenflow.runtime.driver.eventlog import EventLog
+from tests.support.records import record
 
 SMALL = 8 * 4096
 
 
 def tick(number):
-    return Record(float(number), "tick", {"number": number, "text": "x" * 100})
+    return record(float(number), "tick", {"number": number, "text": "x" * 100})
 
 
 def write(log, first, last):
@@ -66,7 +66,7 @@ def test_a_reader_follows_through_rotations(path, log):
 
 
 def test_a_reader_that_is_too_slow_goes_on_with_what_there_is(path, log):
-    log.write(Record(0.0, "worker-joined", {"worker": 3, "incarnation": 1}))
+    log.write(record(0.0, "worker-joined", {"worker": 3, "incarnation": 1}))
     reader = LogReader(path)
     assert [entry["event"] for entry in reader.entries()] == ["worker-joined"]
     write(log, 0, 2000)
@@ -203,7 +203,7 @@ def test_half_a_line_is_cut_off_however_long_it_is(path, whole, monkeypatch):
     assert ticks(read_log(path)) == [5, 7][-1 - bool(whole) :]
 
 
-@pytest.mark.parametrize("first", [Record(0.0, "cluster-started", {}), Record(0.0, "tick", {"number": 0})])
+@pytest.mark.parametrize("first", [record(0.0, "cluster-started", {}), record(0.0, "tick", {"number": 0})])
 def test_of_several_runs_the_last_counts(path, first):
     for run in range(2):
         log = EventLog(path, SMALL)
@@ -215,13 +215,13 @@ def test_of_several_runs_the_last_counts(path, first):
 
 
 def test_what_a_piece_begins_with(path, log):
-    log.write(Record(0.0, "cluster-started", {"workers": 2}))
+    log.write(record(0.0, "cluster-started", {"workers": 2}))
     for worker in range(2):
-        log.write(Record(0.1, "worker-joined", {"worker": worker, "incarnation": 1}))
-    log.write(Record(0.2, "region-opened", {"region": "r", "units": 3}))
-    log.write(Record(0.2, "unit-owners", {"region": "r", "version": 0, "even": [0, 1]}))
-    log.write(Record(0.3, "unit-owners", {"region": "r", "version": 1, "units": [2], "owners": [1]}))
-    log.write(Record(0.4, "worker-joined", {"worker": 1, "incarnation": 2}))
+        log.write(record(0.1, "worker-joined", {"worker": worker, "incarnation": 1}))
+    log.write(record(0.2, "region-opened", {"region": "r", "units": 3}))
+    log.write(record(0.2, "unit-owners", {"region": "r", "version": 0, "even": [0, 1]}))
+    log.write(record(0.3, "unit-owners", {"region": "r", "version": 1, "units": [2], "owners": [1]}))
+    log.write(record(0.4, "worker-joined", {"worker": 1, "incarnation": 2}))
     write(log, 1, 40)
     head = json.loads(path.read_text().splitlines()[0])
     assert head["event"] == standing.CONTINUED

@@ -9,6 +9,7 @@ from evenflow.model import MoveUnits
 from evenflow.model.messages import PausedUnits, PauseUnits, SendUnits, WorkerHello
 from evenflow.model.tickets import ticket
 from tests.support.movements import FEEDERS, ask, brief, move, movements
+from tests.support.records import fields_of
 
 BEGUN = [("move", 1), (21, "PauseUnits", 1), (22, "PauseUnits", 1), (10, "SendUnits", 1)]
 
@@ -63,7 +64,7 @@ def test_refusals_say_why(units, source, target, why):
     ask(moves, [3], 1, 0)  # waits for the one before
     refused = list(moves.ask(0.0, move(units, source, target), {}, FEEDERS))
     assert brief(refused) == [("move-refused", units)]
-    assert refused[0].fields["why"] == why
+    assert fields_of(refused[0])["why"] == why
     assert moves.moving == 3
 
 
@@ -99,7 +100,7 @@ def test_a_lost_target_makes_the_source_restore():
     undone = list(moves.restored(1.1, 1, 0, FEEDERS))
     assert brief(undone) == [(21, "ReleaseUnits", 1), (22, "ReleaseUnits", 1), ("move-undone", 1)]
     assert undone[0].message.worker == 0
-    assert undone[-1].fields["why"] == "worker 2 was lost"
+    assert fields_of(undone[-1])["why"] == "worker 2 was lost"
     assert moves.table.version == 0
     assert moves.moving == 0
 
@@ -120,7 +121,7 @@ def test_a_failure_is_taken_back_and_a_final_one_stops_all_moves():
     list(moves.discarded(1.0, 1, 2))
     list(moves.restored(1.0, 1, 0, []))
     refused = list(moves.ask(2.0, move([0], 0, 2), {}, []))
-    assert refused[0].fields["why"] == "units of this region cannot be moved: it cannot be pickled"
+    assert fields_of(refused[0])["why"] == "units of this region cannot be moved: it cannot be pickled"
 
 
 def test_a_failure_on_the_way_does_not_stop_other_moves():

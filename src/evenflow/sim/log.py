@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, TextIO
 
-from evenflow.control.events import Record
+from msgspec.structs import replace
+
+from evenflow.model.entries import EventEntry, as_dict
 
 
 class SimulatedLog:
@@ -21,12 +23,12 @@ class SimulatedLog:
         if path is not None:
             self._file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115 - closed by close()
 
-    def write(self, record: Record) -> None:
-        """Append one record."""
-        entry = {"time": round(record.time, 6), "at": round(record.time, 3), "event": record.event, **record.fields}
-        self.entries.append(entry)
+    def write(self, entry: EventEntry) -> None:
+        """Append one entry."""
+        told = as_dict(replace(entry, time=round(entry.time, 6), at=round(entry.time, 3)))
+        self.entries.append(told)
         if self._file is not None:
-            self._file.write(json.dumps(entry, default=str) + "\n")
+            self._file.write(json.dumps(told, default=str) + "\n")
 
     def of(self, event: str) -> list[dict[str, Any]]:
         """The entries of one kind, oldest first."""
