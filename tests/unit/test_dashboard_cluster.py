@@ -63,12 +63,12 @@ def test_the_event_log_gives_each_entry_once(monkeypatch):
     log = EventLog(None)
     log.write(record(0.0, "a", {}))
     first, number = log.since(0)
-    assert [entry["event"] for entry in first] == ["a"]
+    assert [entry.event for entry in first] == ["a"]
     assert log.since(number) == ([], 1)
     for name in "bcdef":
         log.write(record(0.0, name, {}))
     kept, number = log.since(number)
-    assert ([entry["event"] for entry in kept], number) == (["d", "e", "f"], 6)
+    assert ([entry.event for entry in kept], number) == (["d", "e", "f"], 6)
 
 
 def test_executors_are_told_again_when_a_worker_starts_anew():

@@ -26,7 +26,7 @@ def write(log, first, last):
 
 
 def ticks(entries):
-    return [entry["number"] for entry in entries if entry["event"] == "tick"]
+    return [entry.fields["number"] for entry in entries if entry.event == "tick"]
 
 
 @pytest.fixture
@@ -68,10 +68,10 @@ def test_a_reader_follows_through_rotations(path, log):
 def test_a_reader_that_is_too_slow_goes_on_with_what_there_is(path, log):
     log.write(record(0.0, "worker-joined", {"worker": 3, "incarnation": 1}))
     reader = LogReader(path)
-    assert [entry["event"] for entry in reader.entries()] == ["worker-joined"]
+    assert [entry.event for entry in reader.entries()] == ["worker-joined"]
     write(log, 0, 2000)
     later = list(reader.entries())
-    assert later[0]["event"] == "worker-joined"  # it holds, so it is told again
+    assert later[0].event == "worker-joined"  # it holds, so it is told again
     assert ticks(later)[0] > 0
     assert ticks(later)[-1] == 1999
 
@@ -174,7 +174,7 @@ def test_a_log_written_anew_is_read_from_its_beginning(path):
 @pytest.mark.parametrize("held", ["", ', "standing": 5', ', "standing": [5, {}, {"event": 1, "time": 2}]'])
 def test_a_damaged_head_tells_nothing(path, held):
     path.write_text(f'{{"time": 0, "event": "log-continued"{held}}}\n{{"time": 5, "event": "tick", "number": 5}}\n')
-    assert [entry["event"] for entry in read_log(path)] == ["tick"]
+    assert [entry.event for entry in read_log(path)] == ["tick"]
 
 
 def test_no_log(path):
@@ -233,7 +233,7 @@ def test_what_a_piece_begins_with(path, log):
     for number in numbers(path):
         piece(path, number).unlink()
     alone = read_log(path)
-    assert [entry["event"] for entry in alone[:6]] == [*kinds, "tick"]
+    assert [entry.event for entry in alone[:6]] == [*kinds, "tick"]
     assert head["standing"][0]["workers"] == 2
 
 

@@ -15,6 +15,7 @@ from evenflow.cli.plot_keyed import KeyedSeries, draw_keyed, grid, keyed_series
 from evenflow.cli.plot_latency import LatencySeries, draw_latency, latency_series
 from evenflow.errors import InvalidArgument
 from evenflow.eventlog.reading import read_log
+from evenflow.model.entries import as_dict
 
 MOST_PANELS = 12
 """If there are more connections, heat maps are drawn instead of one panel for each."""
@@ -45,7 +46,7 @@ SAMPLES = ("sample", "keyed-sample", "graph-sample")
 
 def read(path: Path, region: str | None = None) -> Series | KeyedSeries | GraphSeries:
     """The series of one region in an event log; of the first region if none is named."""
-    events = read_log(path)
+    events = [as_dict(entry) for entry in read_log(path)]
     sampled = [event for event in events if event["event"] in SAMPLES]
     names = list(dict.fromkeys(event["region"] for event in sampled))
     if not names:

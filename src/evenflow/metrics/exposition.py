@@ -17,8 +17,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from evenflow.eventlog.reading import DAMAGED
-from evenflow.eventlog.standing import LoggedEvent
 from evenflow.metrics.counts import RegionCounts, RunCounts, WorkerShare
+from evenflow.model.entries import ClusterStartedEntry, EventEntry
 from evenflow.model.latency import Latencies, middle_ms
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -68,11 +68,11 @@ class Metrics(Collector):
         self.skipped = 0
         """Lines that were no entries at all; whoever reads the log sets it."""
 
-    def add(self, entries: Iterable[LoggedEvent]) -> None:
+    def add(self, entries: Iterable[EventEntry]) -> None:
         """Count entries, each once and in their order; of one that makes no sense, only that there was one."""
         for entry in entries:
             try:
-                if entry["event"] == "cluster-started":  # another run: nothing of the last one holds
+                if isinstance(entry, ClusterStartedEntry):  # another run: nothing of the last one holds
                     self.counts = RunCounts()
                 self.counts.add(entry)
             except DAMAGED:

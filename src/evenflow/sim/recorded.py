@@ -16,6 +16,7 @@ import numpy.typing as npt
 from evenflow.errors import InvalidArgument, described, nearest
 from evenflow.eventlog.reading import read_log
 from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.entries import as_dict
 from evenflow.sim.keyed_setup import KeyedSetup, SpeedStep
 from evenflow.sim.ordered_scene import OrderedScene, WorkerLoad
 from evenflow.sim.scenario import Scenario
@@ -53,7 +54,7 @@ class WorkerCosts:
 
 def recorded_scenario(path: str | Path, region: str | None = None, seed: int = 1) -> Scenario:
     """The scenario of one region of an event log, which is named if there are several; graphs do not count."""
-    entries = read_log(Path(path))
+    entries = [as_dict(entry) for entry in read_log(Path(path))]
     try:
         return _of_region(entries, path, region, seed)
     except (KeyError, TypeError, IndexError) as error:

@@ -23,7 +23,7 @@ KINDS: tuple[type[EventEntry], ...] = (
 NAMES = {str(kind.__struct_config__.tag) for kind in KINDS}
 _KNOWN: Any = Union[KINDS]  # noqa: UP007 - of a tuple
 _DECODER: msgspec.json.Decoder[EventEntry] = msgspec.json.Decoder(_KNOWN)
-_HEAD = "time", "at", "event"
+_HEAD = "event", "time", "at"
 
 
 def decode(line: bytes) -> EventEntry:
@@ -39,10 +39,10 @@ def entry_of(told: dict[str, Any]) -> EventEntry:
     try:
         return msgspec.convert(told, _KNOWN, str_keys=True)  # type: ignore[no-any-return]
     except (ValueError, OverflowError) as error:
-        kind = str(told["event"])
+        kind, time, at = (told.get(name) for name in _HEAD)
         fields = {name: value for name, value in told.items() if name not in _HEAD}
-        why = str(error) if kind in NAMES else ""
-        return RawEntry(time=_seconds(told["time"]), at=_seconds(told.get("at")), kind=kind, fields=fields, why=why)
+        why = "" if isinstance(kind, str) and kind not in NAMES else str(error)
+        return RawEntry(time=_seconds(time), at=_seconds(at), kind=str(kind), fields=fields, why=why)
 
 
 def _seconds(told: Any) -> float:

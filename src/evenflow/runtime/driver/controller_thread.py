@@ -172,7 +172,7 @@ class ControllerThread(BackgroundThread):
         with self._lock:
             return self._log.tail()
 
-    def events_since(self, number: int) -> tuple[list[dict[str, Any]], int]:
+    def events_since(self, number: int) -> tuple[list[EventEntry], int]:
         """The entries of the event log from a number on, as far as they are kept, and the number of the next one."""
         with self._lock:
             return self._log.since(number)

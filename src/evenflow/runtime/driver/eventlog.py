@@ -85,13 +85,13 @@ class EventLog:
         return _line(self._standing.entry(*self._last))
 
     def tail(self) -> list[dict[str, Any]]:
-        """The latest entries, oldest first."""
+        """The latest entries as they are written, oldest first."""
         return [as_dict(entry) for entry in self._kept]
 
-    def since(self, number: int) -> tuple[list[dict[str, Any]], int]:
+    def since(self, number: int) -> tuple[list[EventEntry], int]:
         """The entries from a number on, as far as they are kept, and the number of the next one."""
         missed = min(len(self._kept), max(0, self._next - number))
-        return [as_dict(entry) for entry in islice(self._kept, len(self._kept) - missed, None)], self._next
+        return list(islice(self._kept, len(self._kept) - missed, None)), self._next
 
     def close(self) -> None:
         """Close the file."""
