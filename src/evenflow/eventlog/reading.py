@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from evenflow.errors import InvalidArgument
 from evenflow.eventlog.rotation import numbers, piece
 from evenflow.eventlog.standing import CONTINUED
-from evenflow.model.entries import ClusterStartedEntry, EventEntry, LogContinuedEntry, decode, entry_of
+from evenflow.model.entries import ClusterStartedEntry, EventEntry, LogContinuedEntry, RawEntry, decode, entry_of
 
 KNOWN_BY = 256
 """Bytes at the beginning of a piece that tell it from others; the time of day is among them."""
@@ -20,6 +20,24 @@ EARLIER_S = 1.0
 """A time that is so much before the last one is that of another run, which was appended."""
 DAMAGED = (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError)
 """What entries raise whose figures make no sense, such as units that a region does not have."""
+
+Wanted = TypeVar("Wanted", bound=EventEntry)
+
+
+def entries_of(entries: Iterable[EventEntry], kind: type[Wanted]) -> list[Wanted]:
+    """Those of one kind."""
+    return [entry for entry in entries if isinstance(entry, kind)]
+
+
+def refuse_damaged(path: Path, entries: Iterable[EventEntry], kinds: Iterable[type[EventEntry]]) -> None:
+    """Refuse a log in which an entry of these kinds cannot be read."""
+    needed = {kind.__struct_config__.tag for kind in kinds}
+    for entry in entries_of(entries, RawEntry):
+        if entry.why and entry.kind in needed:
+            raise InvalidArgument(
+                f"{path} has entries that are not as this version writes them ({entry.kind}: {entry.why}): give the "
+                "event log of a cluster (Cluster(event_log=...)), and record it again if another version wrote it"
+            )
 
 
 def read_log(path: Path) -> list[EventEntry]:

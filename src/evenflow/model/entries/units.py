@@ -114,9 +114,9 @@ class MoveEntry(MovementEntry, frozen=True, kw_only=True, tag="move"):
 class MovedEntry(MovementEntry, frozen=True, kw_only=True, tag="moved"):
     """A movement is done: the target has the units."""
 
-    bytes: int
+    bytes: int = 0
     """Of state."""
-    seconds: float
+    seconds: float = 0.0
     """From its beginning."""
     version: int = 0
     """Of the routing table from now on."""

@@ -14,7 +14,7 @@ from evenflow._version import __version__
 from evenflow.control.controller import Controller
 from evenflow.control.events import TaskEnded
 from evenflow.errors import ClusterStartError, ClusterStopped, StoreInUse
-from evenflow.model.entries import ClusterStartedEntry, ExecutorsEntry
+from evenflow.model.entries import ClusterStartedEntry, ExecutorsEntry, TaskEndedEntry
 from evenflow.runtime.cluster.dashboard import LivePage
 from evenflow.runtime.cluster.executors import Executors
 from evenflow.runtime.cluster.interrupts import Interrupts
@@ -186,5 +186,5 @@ class Lifecycle:
 
     def _last_failure(self) -> str:
         """Why the last worker task to end did so; empty if none has ended."""
-        ended = (str(event["reason"]) for event in reversed(self.driver.events()) if event["event"] == "task-ended")
-        return next(ended, "")
+        entries, _ = self.driver.events_since(0)
+        return next((entry.reason for entry in reversed(entries) if isinstance(entry, TaskEndedEntry)), "")
