@@ -10,6 +10,12 @@ def record(time, event, fields):
     return found
 
 
+def latency_fields(latencies):
+    """What is written of latencies in an entry."""
+    told = {"total_s": latencies.total_s, "buckets": {str(bucket): rows for bucket, rows in latencies.rows.items()}}
+    return told | ({"latency_ms": latencies.summary_ms} if latencies else {})
+
+
 def fields_of(entry):
     """What is written of an entry beside what all of them have."""
     return {name: value for name, value in as_dict(entry).items() if name not in ("time", "at", "event")}

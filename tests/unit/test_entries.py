@@ -9,7 +9,17 @@ import pytest
 
 from evenflow import sim
 from evenflow.model import entries
-from evenflow.model.entries import KINDS, EventEntry, MovedEntry, RawEntry, RegionOpenedEntry, as_dict, decode, entry_of
+from evenflow.model.entries import (
+    KINDS,
+    EventEntry,
+    MovedEntry,
+    RawEntry,
+    RegionOpenedEntry,
+    as_dict,
+    decode,
+    entry_of,
+    name_of,
+)
 from tests.support.golden_logs import SCENARIOS
 
 MOVED = {"region": "r", "move": 7, "units": [3, 4], "source": 0, "target": 1}
@@ -28,7 +38,7 @@ def kinds_below(kind):
 
 def test_every_kind_is_known_to_readers():
     """A class without a tag of its own is one that others build on."""
-    made = {kind for kind in kinds_below(EventEntry) if kind.__struct_config__.tag != kind.__name__}
+    made = {kind for kind in kinds_below(EventEntry) if name_of(kind) != kind.__name__}
     assert made == set(KINDS)
     assert {kind.__name__ for kind in KINDS} <= set(entries.__all__)
 

@@ -10,6 +10,7 @@ from evenflow.eventlog import reading, rotation, standing
 from evenflow.eventlog.reading import LogReader, read_log
 from evenflow.eventlog.rotation import PIECES, RotatingFile, numbers, piece
 from evenflow.eventlog.standing import Standing
+from evenflow.model.entries import entry_of
 from evenflow.runtime.driver.eventlog import EventLog
 from tests.support.records import record
 
@@ -224,7 +225,7 @@ def test_what_a_piece_begins_with(path, log):
     log.write(record(0.4, "worker-joined", {"worker": 1, "incarnation": 2}))
     write(log, 1, 40)
     head = json.loads(path.read_text().splitlines()[0])
-    assert head["event"] == standing.CONTINUED
+    assert head["event"] == "log-continued"
     kinds = [entry["event"] for entry in head["standing"]]
     assert kinds == ["cluster-started", "worker-joined", "region-opened", "unit-owners", "worker-joined"]
     told = {"time": 0.3, "event": "unit-owners", "region": "r", "version": 1, "owners": [0, 1, 1]}
@@ -237,26 +238,36 @@ def test_what_a_piece_begins_with(path, log):
     assert head["standing"][0]["workers"] == 2
 
 
+def add(held, told):
+    held.add(entry_of({"time": 0.0, "at": 0.0, **told}))
+
+
+def kept(held):
+    """What holds, without what is alike in all of these entries."""
+    alike = {"time", "at", "version"}
+    return [{name: told[name] for name in told.keys() - alike} for told in held.entry(1.0, 1.0).standing]
+
+
 def test_what_holds_is_bounded(monkeypatch):
     monkeypatch.setattr(standing, "MOST", 3)
     held = Standing()
     for number in range(10):
-        held.add({"time": number, "event": "region-opened", "region": str(number)})
-    assert [entry["region"] for entry in held.entry(1.0, 1.0)["standing"]] == ["7", "8", "9"]
+        add(held, {"event": "region-opened", "region": str(number)})
+    assert [entry["region"] for entry in kept(held)] == ["7", "8", "9"]
 
 
 def test_a_region_in_use_and_what_is_of_none_outlast_many_regions(monkeypatch):
     monkeypatch.setattr(standing, "MOST", 12)
     held = Standing()
-    held.add({"event": "cluster-started"})
-    held.add({"event": "worker-joined", "worker": 0})
-    held.add({"event": "region-opened", "region": "long", "units": 4})
-    held.add({"event": "unit-owners", "region": "long", "even": [0, 1]})
+    add(held, {"event": "cluster-started"})
+    add(held, {"event": "worker-joined", "worker": 0, "incarnation": 1})
+    add(held, {"event": "region-opened", "region": "long", "units": 4})
+    add(held, {"event": "unit-owners", "region": "long", "even": [0, 1]})
     for number in range(20):
-        held.add({"event": "region-opened", "region": f"short-{number}", "units": 4})
-        held.add({"event": "unit-owners", "region": f"short-{number}", "even": [0, 1]})
-        held.add({"event": "unit-owners", "region": "long", "units": [number % 4], "owners": [7]})
-    found = held.entry(1.0, 1.0)["standing"]
+        add(held, {"event": "region-opened", "region": f"short-{number}", "units": 4})
+        add(held, {"event": "unit-owners", "region": f"short-{number}", "even": [0, 1]})
+        add(held, {"event": "unit-owners", "region": "long", "units": [number % 4], "owners": [7]})
+    found = kept(held)
     assert [entry["event"] for entry in found[:3]] == ["cluster-started", "worker-joined", "region-opened"]
     assert found[2]["region"] == "long"
     assert found[-1] == {"event": "unit-owners", "region": "long", "owners": [7] * 4}
@@ -276,10 +287,10 @@ def test_a_change_of_a_table_that_is_not_known_stays_as_it_is(entry):
     held = Standing()
     entry |= {"event": "unit-owners", "region": "r"}
     for known in ({}, {"even": []}, {"even": [0, 1]}, {"owners": [0, 1]}, {"units": [0], "owners": [1]}):
-        held.add({"event": "unit-owners", "region": "r", **known})
-        held.add(entry)
-        held.add(entry)
-        assert held.entry(1.0, 1.0)["standing"] == [entry]
+        add(held, {"event": "unit-owners", "region": "r", **known})
+        add(held, entry)
+        add(held, entry)
+        assert kept(held) == [entry]
 
 
 def test_a_long_head_does_not_fill_a_piece(path):

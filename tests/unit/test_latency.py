@@ -11,7 +11,7 @@ from evenflow.policy import Hash, RoundRobin
 from evenflow.runtime.feeder.latency_counter import LatencyCounter
 from evenflow.runtime.feeder.ordered_merge import OrderedMerge
 from evenflow.runtime.feeder.task import Exchange
-from tests.support.records import fields_of
+from tests.support.records import fields_of, latency_fields
 
 
 def took(*latencies):
@@ -35,7 +35,7 @@ def test_histograms_are_added_and_taken_apart():
     assert sum((first, second), Latencies()) == first + second
     assert ((first + second) - first).rows == second.rows
     assert not first - first
-    assert Latencies.read((first + second).fields()).rows == (first + second).rows
+    assert Latencies.read(latency_fields(first + second)).rows == (first + second).rows
 
 
 def test_a_counter_starts_anew_and_is_bounded():

@@ -11,6 +11,7 @@ from evenflow.metrics import counts
 from evenflow.metrics.exposition import CONTENT_TYPE, Metrics
 from evenflow.model.entries import KINDS, entry_of
 from evenflow.model.latency import Latencies, bucket_of
+from tests.support.records import latency_fields
 
 LATENCIES = Latencies({bucket_of(0.004): 90, bucket_of(2.0): 10}, 20.4)
 
@@ -46,7 +47,7 @@ def log():
         yield entry(second, "sample", region="ordered", feeders=1, rows_out=40, connections=told)
         told = [consumer(0, busy / 2), consumer(1, busy)]
         yield entry(second, "keyed-sample", region="keyed", feeders=2, state_bytes=2048, consumers=told)
-    yield entry(2.0, "performance", region="ordered", seconds=1.0, rows_in=100, shed=3, **LATENCIES.fields())
+    yield entry(2.0, "performance", region="ordered", seconds=1.0, rows_in=100, shed=3, **latency_fields(LATENCIES))
     for late in (5, 2):
         yield entry(2.0, "rows-late", region="keyed", rows=late, total=7, inputs={"left": 7})
     yield entry(2.1, "weights", region="ordered", weights={"0": 750, "1": 250}, reason="r")
@@ -60,8 +61,8 @@ def log():
     hosts = [{"worker": 0, "coefficient": 1.0, "load": 0.2}, {"worker": 1, "coefficient": 1.0, "load": 0.2}]
     yield entry(2.7, "graph-sample", region="graph", hosts=hosts, total_pe=12.5)
     yield entry(2.8, "move", **move | {"region": "graph"}, why="potential: join: level 1")
-    yield entry(2.9, "graph-results", region="graph", arrived=7, results=100, **LATENCIES.fields())
-    yield entry(2.9, "performance", region="graph", seconds=1.0, rows_in=0, shed=0, **LATENCIES.fields())
+    yield entry(2.9, "graph-results", region="graph", arrived=7, results=100, **latency_fields(LATENCIES))
+    yield entry(2.9, "performance", region="graph", seconds=1.0, rows_in=0, shed=0, **latency_fields(LATENCIES))
     yield entry(3.0, "worker-lost", worker=1, incarnation=1, pid=1, reason="killed")
     yield entry(3.0, "feeder-failed", region="ordered", partition=0, attempt=0, worker=0, error="ValueError: boom")
     yield entry(4.0, "worker-joined", worker=1, incarnation=2, host="h", pid=2)
@@ -154,7 +155,7 @@ def test_rows_of_a_graph_are_counted_once():
     told = [entry(1.0, "region-opened", region="g", placement="dp", units=2, operators=[])]
     rows = []
     for second, came, arrived in ((1.0, 4000, 10500), (2.0, 6500, 0), (3.0, 0, 2000), (4.0, 2500, 0)):
-        fields = {"region": "g", "seconds": 1.0, "shed": 0, **LATENCIES.fields()}
+        fields = {"region": "g", "seconds": 1.0, "shed": 0, **latency_fields(LATENCIES)}
         told.append(entry(second, "performance", **fields, rows_in=came))
         told.append(entry(second, "graph-results", **fields, arrived=arrived, results=1))
         metrics = Metrics()

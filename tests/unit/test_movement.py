@@ -1,11 +1,14 @@
 """The movement protocol as lists: what each event makes the controller tell whom."""
 
+import json
+
 import numpy as np
 import pytest
 
 from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, FLUSH_S, MARKERS_S, batches
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits
+from evenflow.model.entries import EventEntry, as_dict, entry_of
 from evenflow.model.messages import PausedUnits, PauseUnits, SendUnits, WorkerHello
 from evenflow.model.tickets import ticket
 from tests.support.movements import FEEDERS, ask, brief, move, movements
@@ -282,3 +285,15 @@ def test_abandoned_movements_of_a_graph_are_told_to_all(begun):
     version = moves.table.version
     list(moves.abandon(1.0, "state is lost"))
     assert (moves.dealt, moves.table.version > version) == (begun, begun)
+
+
+def test_numbers_of_numpy_are_written_as_plain_ones():
+    """A user's balance may give them, and readers of the event log take no others."""
+    moves, some = movements(), np.arange(3, dtype=np.int64)
+    wanted = [move([some[0]], some[0], some[2]), move([some[1]], some[1], some[1])]
+    told = [each for want in wanted for each in moves.ask(0.0, want, {}, FEEDERS)]
+    entries = [each for each in told if isinstance(each, EventEntry)]
+    assert [each.event for each in entries] == ["move", "move-refused"]
+    for entry in entries:
+        told = json.loads(json.dumps(as_dict(entry), default=str))
+        assert fields_of(entry_of(told)) == fields_of(entry)

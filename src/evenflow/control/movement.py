@@ -187,9 +187,9 @@ class Movements:
             yield MoveRefusedEntry(
                 time=time,
                 region=self.region,
-                units=list(move.units),
-                source=move.source,
-                target=move.target,
+                units=[_plain(unit) for unit in move.units],
+                source=_plain(move.source),
+                target=_plain(move.target),
                 why=why,
             )
             return
@@ -493,6 +493,11 @@ def _fields(region: str, movement: Movement) -> dict[str, Any]:
         "region": region,
         "move": movement.id,
         "units": list(movement.units),
-        "source": movement.source,
-        "target": movement.target,
+        "source": _plain(movement.source),
+        "target": _plain(movement.target),
     }
+
+
+def _plain(number: Any) -> Any:
+    """A number of a move as readers of the event log take it; that of a user's balance may be numpy's."""
+    return int(number) if isinstance(number, np.integer) else number

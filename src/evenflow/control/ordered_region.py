@@ -227,4 +227,4 @@ def balance_failed(time: float, region: str, balance: str, error: Exception) -> 
 
 def _plain(weights: Mapping[int, int]) -> dict[int, float]:
     """Weights for the event log; those of a balance may be numpy's numbers."""
-    return {int(worker): weight if weight % 1 else int(weight) for worker, weight in weights.items()}
+    return {int(worker): float(weight) if weight % 1 else int(weight) for worker, weight in weights.items()}

@@ -50,6 +50,7 @@ from evenflow.model.entries import (
     WorkerRefusedEntry,
     WorkerTroubleEntry,
     as_dict,
+    name_of,
 )
 from evenflow.model.moves import MEASURED
 
@@ -91,7 +92,7 @@ FAILURES: dict[type[EventEntry], str] = {
 }
 """By kind of entry, how what went wrong is called."""
 REASONS = ("why", "reason", "error", "text")
-STRANGER = StrangerRefusedEntry.__struct_config__.tag
+STRANGER = name_of(StrangerRefusedEntry)
 
 
 def reason_of(entry: EventEntry) -> str:

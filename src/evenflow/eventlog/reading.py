@@ -11,13 +11,21 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from evenflow.errors import InvalidArgument
 from evenflow.eventlog.rotation import numbers, piece
-from evenflow.eventlog.standing import CONTINUED
-from evenflow.model.entries import ClusterStartedEntry, EventEntry, LogContinuedEntry, RawEntry, decode, entry_of
+from evenflow.model.entries import (
+    ClusterStartedEntry,
+    EventEntry,
+    LogContinuedEntry,
+    RawEntry,
+    decode,
+    entry_of,
+    name_of,
+)
 
 KNOWN_BY = 256
 """Bytes at the beginning of a piece that tell it from others; the time of day is among them."""
 EARLIER_S = 1.0
 """A time that is so much before the last one is that of another run, which was appended."""
+CONTINUED = name_of(LogContinuedEntry)
 DAMAGED = (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError)
 """What entries raise whose figures make no sense, such as units that a region does not have."""
 
@@ -31,7 +39,7 @@ def entries_of(entries: Iterable[EventEntry], kind: type[Wanted]) -> list[Wanted
 
 def refuse_damaged(path: Path, entries: Iterable[EventEntry], kinds: Iterable[type[EventEntry]]) -> None:
     """Refuse a log in which an entry of these kinds cannot be read."""
-    needed = {kind.__struct_config__.tag for kind in kinds}
+    needed = {name_of(kind) for kind in kinds}
     for entry in entries_of(entries, RawEntry):
         if entry.why and entry.kind in needed:
             raise InvalidArgument(

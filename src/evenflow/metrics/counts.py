@@ -51,6 +51,7 @@ from evenflow.model.entries import (
     WorkerLostEntry,
     WorkerStoppedEntry,
     WorkerTroubleEntry,
+    name_of,
 )
 from evenflow.model.latency import Latencies
 
@@ -169,11 +170,11 @@ class RunCounts:
         """The wall clock of the latest entry."""
         self.workers: dict[int, WorkerCounts] = {}
         self.regions: dict[str, RegionCounts] = {}
-        self.troubles: Counter[str] = Counter({str(kind.__struct_config__.tag): 0 for kind in TROUBLES})
+        self.troubles: Counter[str] = Counter({name_of(kind): 0 for kind in TROUBLES})
 
     def add(self, entry: EventEntry) -> None:
         """Count an entry."""
-        self.at = max(self.at, entry.at)  # which is not NaN then
+        self.at = max(self.at, entry.at)  # NaN, of an entry without a time, is never larger
         if isinstance(entry, TROUBLES):
             self.troubles[entry.event] += 1
         match entry:

@@ -11,6 +11,7 @@ from evenflow.model.entries.base import (
     RawEntry,
     RegionEntry,
     as_dict,
+    name_of,
 )
 from evenflow.model.entries.batches import (
     AttemptEntry,
@@ -193,4 +194,5 @@ __all__ = [
     "decode",
     "entry_of",
     "histogram",
+    "name_of",
 ]

@@ -29,7 +29,7 @@ class EventEntry(Struct, frozen=True, kw_only=True, gc=False, tag_field="event")
     @property
     def event(self) -> str:
         """The name of its kind, as it is written."""
-        return str(type(self).__struct_config__.tag)
+        return name_of(type(self))
 
 
 class RegionEntry(EventEntry, frozen=True, kw_only=True):
@@ -49,6 +49,11 @@ class RawEntry(EventEntry, frozen=True, kw_only=True):
     @property
     def event(self) -> str:
         return self.kind
+
+
+def name_of(kind: type[EventEntry]) -> str:
+    """The name of a kind, as it is written."""
+    return str(kind.__struct_config__.tag)
 
 
 def as_dict(entry: EventEntry) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Union
 import msgspec
 
 from evenflow.model.entries import batches, cluster, feeders, graphs, regions, units, workers
-from evenflow.model.entries.base import EventEntry, RawEntry
+from evenflow.model.entries.base import EventEntry, RawEntry, name_of
 
 KINDS: tuple[type[EventEntry], ...] = (
     *cluster.KINDS,
@@ -20,7 +20,7 @@ KINDS: tuple[type[EventEntry], ...] = (
     *batches.KINDS,
 )
 """All kinds of entries."""
-NAMES = {str(kind.__struct_config__.tag) for kind in KINDS}
+NAMES = {name_of(kind) for kind in KINDS}
 _KNOWN: Any = Union[KINDS]  # noqa: UP007 - of a tuple
 _DECODER: msgspec.json.Decoder[EventEntry] = msgspec.json.Decoder(_KNOWN)
 _HEAD = "event", "time", "at"

@@ -69,13 +69,12 @@ class EventLog:
         self._keep(written)
         if self._file is not None:
             try:
-                told = as_dict(written)
-                self._file.write(_line(told))
+                self._file.write(_line(written))
             except OSError as error:  # a full disk costs the log, not the cluster
                 self.close()
                 self._keep(EventLogLostEntry(time=written.time, at=written.at, reason=str(error)))
             else:
-                self._standing.add(told)
+                self._standing.add(written)
 
     def _keep(self, entry: EventEntry) -> None:
         self._kept.append(entry)
@@ -101,5 +100,5 @@ class EventLog:
             self._file = None
 
 
-def _line(entry: dict[str, Any]) -> bytes:
-    return json.dumps(entry, default=str).encode() + b"\n"
+def _line(entry: EventEntry) -> bytes:
+    return json.dumps(as_dict(entry), default=str).encode() + b"\n"
