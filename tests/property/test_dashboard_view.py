@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from evenflow.dashboard.actions import FAILURES
 from evenflow.dashboard.view import PageView
 from evenflow.dashboard.web.feed import Feed
+from evenflow.model.entries import entry_of, name_of
 from tests.support import event_logs as logs
 
 EVENTS = [
     "worker-joined", "executors", "memory-set", "region-opened", "feeder-joined", "feeder-left", "performance",
     "sample", "keyed-sample", "unit-owners", "unit-rows", "move", "moved", "move-undone", "move-refused",
-    "weights", "qos", "cluster-started", "graph-sample", "graph-results", "task-durable", "cluster-stopping", *FAILURES,
+    "weights", "qos", "cluster-started", "graph-sample", "graph-results", "task-durable", "cluster-stopping",
+    *map(name_of, FAILURES),
 ]  # fmt: skip
 FIELDS = [
     "region", "worker", "workers", "incarnation", "units", "owners", "even", "source", "target", "why", "weights",
@@ -93,7 +95,7 @@ class Listed:
 def test_damaged_entries_cost_themselves_and_nothing_else(damaged):
     view = PageView()
     for entry in [*SOUND, *damaged, logs.joined(1, 30.0)]:
-        view.apply(entry)
+        view.apply(entry_of(entry))
     json.loads(msgspec.json.encode(view.frame()))
     json.loads(msgspec.json.encode(view.frame(logs.START + 60)))
     assert "live" in {worker["state"] for worker in view.frame()["workers"]}
@@ -105,7 +107,7 @@ def test_entries_with_fields_of_others_are_survived(one, other):
     view = PageView()
     mixed = one | {name: value for name, value in other.items() if name != "event"}
     for entry in [*SOUND, mixed]:
-        view.apply(entry)
+        view.apply(entry_of(entry))
     assert json.loads(msgspec.json.encode(view.frame()))["entries"] == len(SOUND) + 1
 
 
@@ -114,7 +116,7 @@ def test_entries_with_fields_of_others_are_survived(one, other):
 def test_the_page_goes_on_after_damaged_entries(damaged):
     """The frame has all entries, so none of them keeps a frame from being made."""
     log = [*SOUND_KINDS, *damaged, logs.joined(1, 10.0)]
-    feed = Feed(Listed(log))
+    feed = Feed(Listed([entry_of(entry) for entry in log]))
     assert not feed.take()
     feed.publish()
     assert json.loads(feed.frame)["entries"] == len(log)

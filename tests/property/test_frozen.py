@@ -24,7 +24,7 @@ class FrozenWorld(DurableWorld):
 def test_recovery_does_not_wait_for_ever(part):
     faults = ("freeze", "kill-worker", "freeze", "kill-feeder", "freeze", "restart")
     replaced = 0
-    for seed in range(part, 6, 2):
+    for seed in range(part, 16, 2):
         plan = DurablePlan(workers=3, faults=faults, moving=0.5, asks=0.05, epochs=4)
         with FrozenWorld(seed, plan) as world:
             world.run()

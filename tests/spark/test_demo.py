@@ -6,6 +6,7 @@ from rich.console import Console
 from evenflow.cli.demo import PARTS
 from evenflow.cli.demo.stage import Stage
 from evenflow.eventlog.reading import LogReader
+from evenflow.model.entries import RegionOpenedEntry
 
 
 @pytest.mark.parametrize("name", ["ordered", "keyed", "graph"])
@@ -20,5 +21,5 @@ def test_a_part(spark, tmp_path, name):
     assert part.without.figure > 0
     assert part.balanced.figure > 0
     assert len(part.balanced.seconds) == len(part.balanced.values) > 0
-    regions = {entry["region"] for entry in LogReader(log).entries() if entry["event"] == "region-opened"}
+    regions = {entry.region for entry in LogReader(log).entries() if isinstance(entry, RegionOpenedEntry)}
     assert regions == {part.without.label, part.balanced.label}

@@ -29,7 +29,7 @@ def consumer(worker, seconds, busy, row_us=100.0, units=1, **fields):
 
 def keyed_sample(time, consumers, region="orders", hottest=(), **fields):
     known = {"feeders": 1, "version": 1, "moving": 0, "moved": 0, "bytes_moved": 0, "state_bytes": 4_000_000}
-    listed = {"hottest": [list(each) for each in hottest], "counts": {}, "consumers": consumers}
+    listed = {"hottest": [[unit, int(rows)] for unit, rows in hottest], "counts": {}, "consumers": consumers}
     return entry(time, "keyed-sample", region=region, **known | listed | fields)
 
 

@@ -4,11 +4,13 @@ import contextlib
 import threading
 from dataclasses import dataclass
 
+from evenflow.model.entries import entry_of
 from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.wire.poller import Lost, Received
 from evenflow.runtime.worker.direct_transfer import DirectTransfer
 from tests.support.keyed_network import Turn
 from tests.support.keyed_rig import Nth
+from tests.support.records import fields_of
 
 
 class Killed(BaseException):
@@ -203,7 +205,9 @@ class Log(list):
     """The event log."""
 
     def write(self, record):
-        self.append({"time": record.time, "event": record.event, **record.fields})
+        told = {"time": record.time, "event": record.event, **fields_of(record)}
+        assert entry_of(told) == record, "readers of the log must know it"
+        self.append(told)
 
 
 class NoThread:

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from evenflow.control.events import Record
 from evenflow.control.movement import Movements
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits, RoutingTable
+from evenflow.model.entries import EventEntry
+from tests.support.records import fields_of
 
 FEEDERS = [21, 22]
 
@@ -28,8 +29,8 @@ def brief(instructions):
     """Instructions in short: (peer, message, move) and (event, move or units)."""
     out = []
     for each in instructions:
-        if isinstance(each, Record):
-            out.append((each.event, each.fields.get("move", each.fields.get("units"))))
+        if isinstance(each, EventEntry):
+            out.append((each.event, fields_of(each).get("move", fields_of(each).get("units"))))
         else:
             out.append((each.peer, type(each.message).__name__, each.message.move))
     return out

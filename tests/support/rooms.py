@@ -2,7 +2,7 @@
 
 MAY_IMPORT = {
     "model": set(),
-    "eventlog": set(),
+    "eventlog": {"model"},
     "metrics": {"model", "eventlog"},
     "policy": {"model", "policy.ordered", "policy.keyed", "policy.graph"},
     "policy.ordered": {"model"},
@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "state.checkpoint": {"model", "state.store"},
     "state.paging": {"model"},
     "dashboard": {"model", "eventlog"},
-    "dashboard.web": {"dashboard", "eventlog", "metrics", "runtime"},
+    "dashboard.web": {"dashboard", "model", "eventlog", "metrics", "runtime"},
     "runtime": set(),
     "runtime.wire": {"model", "state.store"},
     "runtime.feeder": {"model", "operators", "graph", "runtime", "runtime.wire"},
@@ -150,3 +150,5 @@ MAY_IMPORT = {
     },
 }
 """What each room, a package or a sub-package, may import of Evenflow, beside itself."""
+ALCOVES = {"model.entries"}
+"""Sub-packages that are no rooms of their own, but part of the one around them."""

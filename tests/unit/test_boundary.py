@@ -17,7 +17,6 @@ from evenflow.control.events import (
     MemoryAsked,
     MoveAsked,
     PeerLeft,
-    Record,
     RegionFailed,
     RegionOpened,
     ReportsAsked,
@@ -33,6 +32,7 @@ from evenflow.control.events import (
 )
 from evenflow.model import MoveUnits
 from evenflow.model.checkpoint import Base
+from evenflow.model.entries import EventEntry
 from evenflow.model.graph import GraphShape, NodeShape
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import (
@@ -62,6 +62,7 @@ from evenflow.model.messages import (
 )
 from evenflow.model.qos import Qos
 from evenflow.policy import Hash, RoundRobin, RoundRobinPlacement
+from tests.support.records import fields_of
 
 UNITS = 8
 GRAPH = GraphPlacing(
@@ -218,7 +219,11 @@ def goes_on(made):
         assert "on purpose" in heard_by(told, 32)[0].reason
     made.handle(Tick(3.0))
     made.handle(Heard(3.5, 31, FeederReport(1.0, 0, {}, rows_in=77)))
-    noted = [each.fields for each in made.handle(Tick(5.0)) if isinstance(each, Record) and each.event == "performance"]
+    noted = [
+        fields_of(each)
+        for each in made.handle(Tick(5.0))
+        if isinstance(each, EventEntry) and each.event == "performance"
+    ]
     assert [(each["region"], each["rows_in"]) for each in noted] == [("good", 77)]
 
 
@@ -277,7 +282,7 @@ def test_a_region_that_cannot_be_closed_cleanly_says_so_and_costs_no_other_its_i
     setattr(made.region("bad"), part, Broken())
     told = made.handle(RegionFailed(1.0, "bad", "it was told to"))
     assert "it was told to" in ended(told, BAD)
-    noted = {each.event: each.fields for each in told if isinstance(each, Record)}
+    noted = {each.event: fields_of(each) for each in told if isinstance(each, EventEntry)}
     assert noted["controller-error"] == {
         "on": "drop the state of region bad, which workers keep",
         "error": "MemoryError: on purpose",

@@ -11,7 +11,6 @@ from evenflow.control.events import (
     Heard,
     MemoryAsked,
     PeerLeft,
-    Record,
     RegionOpened,
     ReportsAsked,
     Stop,
@@ -39,6 +38,7 @@ from evenflow.model.messages import (
     WorkerReport,
 )
 from evenflow.policy import Balance, RoundRobin
+from tests.support.records import fields_of, record
 
 EMPTY = {"blocked_s": 0.0, "rows_sent": 0, "frames_sent": 0, "rows_done": 0, "frames_done": 0, "busy_s": 0.0}
 
@@ -119,7 +119,7 @@ def states(made):
 def test_first_worker_gets_all():
     made = controller()
     assert made.handle(worker(5.0, 11, 0)) == [
-        Record(5.0, "worker-joined", {"worker": 0, "incarnation": 1, "host": "h", "pid": 111}),
+        record(5.0, "worker-joined", {"worker": 0, "incarnation": 1, "host": "h", "pid": 111}),
         Tell(11, PREPARE),
     ]
     assert states(made) == ["live", "starting"]
@@ -130,7 +130,7 @@ def test_first_worker_gets_all():
 def test_second_worker_shares_and_feeders_hear_of_it():
     made = controller(worker(0.0, 11, 0), feeder(1.0, 21))
     assert made.handle(worker(5.0, 12, 1)) == [
-        Record(5.0, "worker-joined", {"worker": 1, "incarnation": 1, "host": "h", "pid": 112}),
+        record(5.0, "worker-joined", {"worker": 1, "incarnation": 1, "host": "h", "pid": 112}),
         Tell(12, SetClock(4.0)),
         Tell(12, PREPARE),
         Tell(21, directory(entry(0, 11), entry(1, 12), w0=500, w1=500)),
@@ -140,13 +140,13 @@ def test_second_worker_shares_and_feeders_hear_of_it():
 def test_memory_is_told_to_those_that_are_there_and_to_those_that_come():
     made = controller(worker(0.0, 11, 0))
     assert made.handle(MemoryAsked(1.0, {0: 100, 1: 200})) == [
-        Record(1.0, "memory-asked", {"worker": 0, "memory": 100}),
+        record(1.0, "memory-asked", {"worker": 0, "memory": 100}),
         Tell(11, SetMemory(100)),
-        Record(1.0, "memory-asked", {"worker": 1, "memory": 200}),
+        record(1.0, "memory-asked", {"worker": 1, "memory": 200}),
     ]
     assert Tell(12, SetMemory(200)) in made.handle(worker(2.0, 12, 1))
     assert made.handle(Heard(3.0, 11, MemorySet(100, 100, 90, 10, 0.25))) == [
-        Record(3.0, "memory-set", {"worker": 0, "memory": 100, "resident": 90, "spilled": 10, "seconds": 0.25})
+        record(3.0, "memory-set", {"worker": 0, "memory": 100, "resident": 90, "spilled": 10, "seconds": 0.25})
     ]
     assert Tell(13, SetMemory(100)) in made.handle(worker(4.0, 13, 0))
 
@@ -170,7 +170,7 @@ def test_memory_that_a_worker_refuses_is_not_told_to_the_next():
     made = controller(worker(0.0, 11, 0))
     made.handle(MemoryAsked(1.0, {0: 100}))
     record, warning = made.handle(Heard(2.0, 11, MemorySet(100, 500, 400, 0, 0.0, "unit 3 is larger")))
-    assert (record.event, record.fields["asked"], record.fields["memory"]) == ("memory-refused", 100, 500)
+    assert (record.event, fields_of(record)["asked"], fields_of(record)["memory"]) == ("memory-refused", 100, 500)
     assert "worker 0 keeps 500 bytes" in warning.text
     assert "unit 3 is larger" in warning.text
     assert Tell(12, SetMemory(500)) in made.handle(worker(3.0, 12, 0))
@@ -179,8 +179,8 @@ def test_memory_that_a_worker_refuses_is_not_told_to_the_next():
 def test_worker_that_leaves_is_lost_and_the_rest_takes_over():
     made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(1.0, 21))
     assert made.handle(PeerLeft(7.0, 12, "closed")) == [
-        Record(7.0, "worker-lost", {"worker": 1, "incarnation": 1, "pid": 112, "reason": "closed"}),
-        Record(
+        record(7.0, "worker-lost", {"worker": 1, "incarnation": 1, "pid": 112, "reason": "closed"}),
+        record(
             7.0,
             "weights",
             {"region": "r", "weights": {"0": 1000}, "reason": "even split", "balance": "round-robin", "detail": {}},
@@ -200,7 +200,7 @@ def test_restart_is_a_new_incarnation():
     made = controller(
         worker(0.0, 11, 0), Heard(1.0, 11, WorkerReport(rows=9, frames=3, busy_s=0.5)), PeerLeft(2.0, 11, "x")
     )
-    assert made.handle(TaskEnded(3.0, 0, "exit 9")) == [Record(3.0, "task-ended", {"worker": 0, "reason": "exit 9"})]
+    assert made.handle(TaskEnded(3.0, 0, "exit 9")) == [record(3.0, "task-ended", {"worker": 0, "reason": "exit 9"})]
     assert states(made) == ["starting", "starting"]
     made.handle(worker(4.0, 12, 0))
     status = made.workers(now=10.0)[0]
@@ -217,7 +217,7 @@ def test_newer_copy_replaces_the_older_one():
     made = controller(worker(0.0, 11, 0), feeder(1.0, 21))
     assert made.handle(worker(5.0, 12, 0)) == [
         Tell(11, stop("replaced by a newer attempt")),
-        Record(5.0, "worker-joined", {"worker": 0, "incarnation": 2, "host": "h", "pid": 112}),
+        record(5.0, "worker-joined", {"worker": 0, "incarnation": 2, "host": "h", "pid": 112}),
         Tell(12, SetClock(4.0)),
         Tell(12, PREPARE),
         Tell(21, directory(entry(0, 12, incarnation=2), w0=1000)),
@@ -239,7 +239,7 @@ def test_newer_copy_replaces_the_older_one():
 )
 def test_worker_refused(before, event, reason):
     assert controller(*before).handle(event) == [
-        Record(1.0, "worker-refused", {"worker": event.message.worker, "reason": reason}),
+        record(1.0, "worker-refused", {"worker": event.message.worker, "reason": reason}),
         Tell(11, stop(reason)),
     ]
 
@@ -273,12 +273,12 @@ def test_feeder_joins():
     assert made.handle(feeder(5.0, 21)) == [
         Tell(11, SetClock(0.0)),
         Tell(12, SetClock(0.0)),
-        Record(5.0, "feeder-joined", joined),
+        record(5.0, "feeder-joined", joined),
         Tell(21, told),
     ]
-    assert made.handle(feeder(6.0, 22)) == [Record(6.0, "feeder-joined", joined), Tell(22, told)]  # one clock for all
+    assert made.handle(feeder(6.0, 22)) == [record(6.0, "feeder-joined", joined), Tell(22, told)]  # one clock for all
     assert made.handle(PeerLeft(8.0, 21, "done")) == [
-        Record(8.0, "feeder-left", {"region": "r", "partition": 3, "attempt": 1}),
+        record(8.0, "feeder-left", {"region": "r", "partition": 3, "attempt": 1}),
     ]
     assert made.region("r").snapshot(9.0).feeders == 1
 
@@ -288,16 +288,16 @@ def test_a_task_that_fails_is_written_down_with_its_error(worker_id, where):
     made = controller(worker(0.0, 11, 0), feeder(5.0, 21))
     task = {"region": "r", "partition": 3, "attempt": 1}
     said = Heard(6.0, 21, FeederFailed("ValueError: boom", worker_id))
-    assert made.handle(said) == [Record(6.0, "feeder-failed", task | where | {"error": "ValueError: boom"})]
+    assert made.handle(said) == [record(6.0, "feeder-failed", task | where | {"error": "ValueError: boom"})]
     (long,) = made.handle(Heard(6.0, 21, FeederFailed("x" * 100_000)))
-    assert len(long.fields["error"]) == MOST_ERROR
+    assert len(fields_of(long)["error"]) == MOST_ERROR
 
 
 def test_while_stopping_only_errors_of_the_function_are_written_down():
     made = controller(worker(0.0, 11, 0), feeder(5.0, 21), feeder(5.0, 22), Stop(6.0))
     assert not made.handle(Heard(6.1, 21, FeederFailed("the cluster is stopping")))
     (told,) = made.handle(Heard(6.1, 22, FeederFailed("ValueError: boom", 0)))
-    assert (told.event, told.fields["worker"], told.fields["error"]) == ("feeder-failed", 0, "ValueError: boom")
+    assert (told.event, fields_of(told)["worker"], fields_of(told)["error"]) == ("feeder-failed", 0, "ValueError: boom")
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_while_stopping_only_errors_of_the_function_are_written_down():
 )
 def test_feeder_refused(before, region, reason):
     assert controller(*before).handle(feeder(1.0, 21, region)) == [
-        Record(1.0, "feeder-refused", {"region": region, "reason": reason}),
+        record(1.0, "feeder-refused", {"region": region, "reason": reason}),
         Tell(21, FeederRefused(reason)),
     ]
 
@@ -342,13 +342,13 @@ def test_two_regions_never_share_a_name():
 def test_a_region_whose_name_was_not_free_tells_which_it_was():
     made = controller(opened(0.0, "s"))
     told = made.handle(replace(opened(1.0, "s-2"), given="s"))[0]
-    assert (told.event, told.fields["region"], told.fields["given"]) == ("region-opened", "s-2", "s")
+    assert (told.event, fields_of(told)["region"], fields_of(told)["given"]) == ("region-opened", "s-2", "s")
 
 
 def test_region_opened_later_knows_the_workers():
     made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1))
     assert made.handle(opened(3.0, "late")) == [
-        Record(3.0, "region-opened", {"region": "late", "balance": "round-robin", "splitting": "block"}),
+        record(3.0, "region-opened", {"region": "late", "balance": "round-robin", "splitting": "block"}),
         Tell(11, Prepare(("op-late",))),
         Tell(12, Prepare(("op-late",))),
     ]
@@ -404,7 +404,7 @@ def test_sample_once_a_tick_while_something_is_fed():
         (
             Tick(2.0),
             [
-                Record(
+                record(
                     2.0,
                     "sample",
                     {
@@ -430,7 +430,7 @@ def test_sample_once_a_tick_while_something_is_fed():
             ],
         ),
         (Tick(3.0), []),  # nothing new
-        (PeerLeft(3.5, 21, "done"), [Record(3.5, "feeder-left", {"region": "r", "partition": 3, "attempt": 1})]),
+        (PeerLeft(3.5, 21, "done"), [record(3.5, "feeder-left", {"region": "r", "partition": 3, "attempt": 1})]),
         (Tick(4.0), []),
     ]
     for event, instructions in table:
@@ -447,7 +447,7 @@ def test_weights_go_down_to_every_feeder_of_the_region():
     fields = {"region": "r", "weights": {"0": 900, "1": 100}, "reason": "told to", "balance": "scripted", "detail": {}}
     told = made.handle(Tick(2.0))
     assert told[1:] == [
-        Record(2.0, "weights", fields),
+        record(2.0, "weights", fields),
         Tell(21, Weights({0: 900, 1: 100})),
         Tell(22, Weights({0: 900, 1: 100})),
     ]
@@ -470,7 +470,7 @@ def test_weights_refused(wanted, why):
     )
     weights = {str(number): weight for number, weight in wanted[0].weights.items()}
     assert made.handle(Tick(2.0))[1:] == [
-        Record(2.0, "weights-refused", {"region": "r", "weights": weights, "reason": "told to", "why": why})
+        record(2.0, "weights-refused", {"region": "r", "weights": weights, "reason": "told to", "why": why})
     ]
     assert made.region("r").weights == {0: 500, 1: 500}
 
@@ -500,7 +500,7 @@ def test_balance_that_raises_costs_its_region_a_round_and_nobody_else():
         made.handle(fed(1.0, peer))
     told = made.handle(Tick(2.0))
     assert brief(told) == ["sample", "balance-failed", "sample", "weights", (22, "Weights")]
-    assert told[1].fields == {"region": "r", "balance": "scripted", "error": "ZeroDivisionError: no feeding"}
+    assert fields_of(told[1]) == {"region": "r", "balance": "scripted", "error": "ZeroDivisionError: no feeding"}
     assert made.region("r").weights == {0: 500, 1: 500}
 
 
@@ -519,12 +519,12 @@ def test_balance_is_asked_when_workers_change():
 def test_stop():
     made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(0.0, 21))
     assert made.handle(Stop(9.0)) == [
-        Record(9.0, "cluster-stopping", {}),
+        record(9.0, "cluster-stopping", {}),
         Tell(21, FeederRefused("the cluster is stopping")),
         Tell(11, stop("the cluster is stopping")),
         Tell(12, stop("the cluster is stopping")),
     ]
     assert brief(made.handle(PeerLeft(10.0, 11, "bye")))[0] == "worker-stopped"
     assert states(made) == ["stopped", "live"]
-    assert made.handle(TaskEnded(11.0, 0, "over")) == [Record(11.0, "task-ended", {"worker": 0, "reason": "over"})]
+    assert made.handle(TaskEnded(11.0, 0, "over")) == [record(11.0, "task-ended", {"worker": 0, "reason": "over"})]
     assert states(made) == ["stopped", "live"]

@@ -5,7 +5,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from evenflow.control.events import Record
 from evenflow.control.owners import OwnersLog
 from evenflow.errors import InvalidArgument
 from evenflow.model import RoutingTable
@@ -13,6 +12,7 @@ from evenflow.runtime.cluster.dashboard import page_asked, shown_as_html
 from evenflow.runtime.cluster.executors import ASKING_S, EVERY_S, Executors
 from evenflow.runtime.driver import eventlog
 from evenflow.runtime.driver.eventlog import EventLog
+from tests.support.records import fields_of, record
 
 
 @pytest.mark.parametrize("given", [True, False, "127.0.0.1:8899", "0.0.0.0:0", "[::1]:80"])
@@ -40,7 +40,7 @@ def test_names_in_a_notebook_are_texts():
 
 
 def owners(log, table, live=(0, 1)):
-    return [record.fields for record in log.note(1.0, table, live)]
+    return [fields_of(record) for record in log.note(1.0, table, live)]
 
 
 def test_owners_are_written_when_they_change():
@@ -61,14 +61,14 @@ def test_owners_that_are_not_in_turn_are_written_whole():
 def test_the_event_log_gives_each_entry_once(monkeypatch):
     monkeypatch.setattr(eventlog, "KEPT", 3)
     log = EventLog(None)
-    log.write(Record(0.0, "a", {}))
+    log.write(record(0.0, "a", {}))
     first, number = log.since(0)
-    assert [entry["event"] for entry in first] == ["a"]
+    assert [entry.event for entry in first] == ["a"]
     assert log.since(number) == ([], 1)
     for name in "bcdef":
-        log.write(Record(0.0, name, {}))
+        log.write(record(0.0, name, {}))
     kept, number = log.since(number)
-    assert ([entry["event"] for entry in kept], number) == (["d", "e", "f"], 6)
+    assert ([entry.event for entry in kept], number) == (["d", "e", "f"], 6)
 
 
 def test_executors_are_told_again_when_a_worker_starts_anew():

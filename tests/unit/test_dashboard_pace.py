@@ -5,6 +5,7 @@ import pytest
 from evenflow.dashboard.pace import LONGEST_S, MOST, RECENT_S, Pace
 from evenflow.dashboard.view import PageView
 from evenflow.dashboard.workers import WorkerTable
+from evenflow.model.entries import entry_of
 from tests.support import event_logs as logs
 
 
@@ -31,7 +32,7 @@ def frames(log, until=None):
     found = {}
     view = PageView(lambda time: found.update({round(time - logs.START, 3): view.frame(time)}))
     for entry in log:
-        view.apply(entry)
+        view.apply(entry_of(entry))
     if until is not None:
         view.tick(logs.START + until)
     assert not view.unread

@@ -7,6 +7,7 @@ import pytest
 from evenflow.dashboard.failures import CANCELLED_S, LAPSE_S, WELL_S, JobFailure, JobFailures
 from evenflow.dashboard.verdict import HotUnit, RegionSeen, Situation, tones, verdict
 from evenflow.dashboard.view import PageView
+from evenflow.model.entries import entry_of
 from tests.support import event_logs as logs
 
 ONE = {0: 0.95, 1: 0.4, 2: 0.4}
@@ -297,7 +298,7 @@ def stopped(time, event):
 def standing(entries, now):
     known = JobFailures()
     for entry in entries:
-        known.apply(entry)
+        known.apply(entry_of(entry))
     return [(each.region, each.why) for each in known.standing(logs.START + now)]
 
 
@@ -374,14 +375,14 @@ def test_regions_cost_no_room_either(monkeypatch):
     monkeypatch.setattr("evenflow.dashboard.failures.MOST_REGIONS", 3)
     known = JobFailures()
     for number in range(9):
-        known.apply(again(float(number), f"orders-{number}", "orders"))
+        known.apply(entry_of(again(float(number), f"orders-{number}", "orders")))
     assert len(known._known) == 3
 
 
 def headline(entries, now):
     view = PageView()
     for entry in entries:
-        view.apply(entry)
+        view.apply(entry_of(entry))
     assert not view.unread
     return view.frame(logs.START + now)["headline"]
 
@@ -431,7 +432,7 @@ def test_the_page_is_told_which_worker_stands_out():
     """By itself it took a load of the last 5 s for that of the last 10, and other bounds."""
     view = PageView()
     for entry in logs.keyed_run(seconds=20, until_move=25):
-        view.apply(entry)
+        view.apply(entry_of(entry))
     frame = view.frame(logs.START + 20.5)
     assert frame["headline"][0]["title"] == "Uneven: worker 0 is the bottleneck"
     assert [worker["tone"] for worker in frame["workers"]] == [frame["headline"][0]["tone"], "", ""]
@@ -450,7 +451,7 @@ def test_the_verdict_does_not_change_with_each_micro_batch():
         log += [joined(begun), logs.entry(begun + 2, "feeder-left", region="orders", partition=0, attempt=0)]
     view = PageView()
     for entry in sorted(log, key=lambda each: each["time"]):
-        view.apply(entry)
+        view.apply(entry_of(entry))
         if entry["time"] > 15:
             titles.add(view.frame()["headline"][0]["title"])
     assert titles == {"Unit 3 of orders is the bottleneck"}

@@ -11,13 +11,14 @@ from evenflow.dashboard import actions, history
 from evenflow.dashboard.history import MOST_STEPS, Chronicle
 from evenflow.dashboard.regions import KEPT_REGIONS
 from evenflow.dashboard.view import MOST_REGIONS, PageView
+from evenflow.model.entries import entry_of
 from tests.support import event_logs as logs
 
 
 def seen(entries, now=None):
     view = PageView()
     for entry in entries:
-        view.apply(entry)
+        view.apply(entry_of(entry))
     assert not view.unread
     frame = view.frame(now)
     return view, json.loads(msgspec.json.encode(frame))  # as the page gets it
@@ -255,9 +256,9 @@ def test_figures_that_nobody_has_told_for_long_are_not_those_of_now():
 def test_an_entry_of_another_version_is_counted_and_passed_over():
     view = PageView()
     for entry in [*logs.keyed_run(seconds=3), logs.entry(4.0, "moved", region="orders", units="x")]:
-        view.apply(entry)
-    view.apply(logs.entry(4.1, "keyed-sample", region="orders"))
-    view.apply(logs.entry(4.2, "something-new", region="nowhere", anything=[1]))
+        view.apply(entry_of(entry))
+    view.apply(entry_of(logs.entry(4.1, "keyed-sample", region="orders")))
+    view.apply(entry_of(logs.entry(4.2, "something-new", region="nowhere", anything=[1])))
     assert view.unread == 2
     assert view.frame()["entries"] == view.entries
 
@@ -265,9 +266,9 @@ def test_an_entry_of_another_version_is_counted_and_passed_over():
 def test_memory_is_bounded_however_long_the_log():
     view = PageView()
     for number in range(KEPT_REGIONS + 50):
-        view.apply(logs.opened(f"r{number}", time=float(number)))
+        view.apply(entry_of(logs.opened(f"r{number}", time=float(number))))
     for second in range(1, 2 * MOST_STEPS):
-        view.apply(logs.keyed_sample(1000.0 + second, [logs.consumer(0, float(second), 0.5)], region="r249"))
+        view.apply(entry_of(logs.keyed_sample(1000.0 + second, [logs.consumer(0, float(second), 0.5)], region="r249")))
     assert len(view.regions) == KEPT_REGIONS
     assert len(view.frame()["regions"]) == MOST_REGIONS
     assert view.frame()["more_regions"] == KEPT_REGIONS - MOST_REGIONS
@@ -282,9 +283,9 @@ def feeder(time, event, region="score", partition=0):
 def test_feeders_and_weights_of_regions_long_unheard_of_are_forgotten():
     view, weights = PageView(), {"0": 500, "1": 500}
     for number in range(KEPT_REGIONS + 50):
-        view.apply(feeder(float(number), "feeder-joined", f"r{number}"))
-        view.apply(logs.entry(float(number), "weights", region=f"r{number}", weights=weights, reason=""))
-        view.apply(feeder(float(number), "feeder-joined", "r0", partition=number + 1))
+        view.apply(entry_of(feeder(float(number), "feeder-joined", f"r{number}")))
+        view.apply(entry_of(logs.entry(float(number), "weights", region=f"r{number}", weights=weights, reason="")))
+        view.apply(entry_of(feeder(float(number), "feeder-joined", "r0", partition=number + 1)))
     assert len(view.actions._known) == KEPT_REGIONS
     assert list(view.actions._known)[:2] == ["r51", "r52"]
     assert "r0" in view.actions._known
@@ -341,8 +342,8 @@ def test_the_same_entries_give_the_same_frame():
 def test_an_entry_without_a_time_is_left_out(at):
     view = PageView()
     for entry in [logs.joined(0), logs.joined(1) | {"at": at}, logs.joined(2, 1.0)]:
-        view.apply(entry)
-    view.apply({"time": 1.0, "event": "worker-joined"})
+        view.apply(entry_of(entry))
+    view.apply(entry_of({"time": 1.0, "event": "worker-joined"}))
     frame = view.frame()
     assert (frame["unread"], [worker["id"] for worker in frame["workers"]]) == (2, [0, 2])
     assert frame["time"] == logs.START + 1.0
@@ -502,7 +503,7 @@ def test_an_action_that_goes_on_is_measured_anew():
     view, _ = seen(weighed(1000, 1200, seconds_after=14))
     assert view.actions.latest().brought is not None
     again = logs.entry(12.0, "weights", region="score", weights={"0": 200, "1": 800}, reason="slow")
-    view.actions.apply(again)
+    view.actions.apply(entry_of(again))
     assert view.actions.latest().brought is None
 
 

@@ -5,19 +5,20 @@ import re
 
 import pytest
 
-from evenflow.control.events import Record
 from evenflow.errors import InvalidArgument
 from evenflow.eventlog import reading, rotation, standing
 from evenflow.eventlog.reading import LogReader, read_log
 from evenflow.eventlog.rotation import PIECES, RotatingFile, numbers, piece
 from evenflow.eventlog.standing import Standing
+from evenflow.model.entries import entry_of
 from evenflow.runtime.driver.eventlog import EventLog
+from tests.support.records import record
 
 SMALL = 8 * 4096
 
 
 def tick(number):
-    return Record(float(number), "tick", {"number": number, "text": "x" * 100})
+    return record(float(number), "tick", {"number": number, "text": "x" * 100})
 
 
 def write(log, first, last):
@@ -26,7 +27,7 @@ def write(log, first, last):
 
 
 def ticks(entries):
-    return [entry["number"] for entry in entries if entry["event"] == "tick"]
+    return [entry.fields["number"] for entry in entries if entry.event == "tick"]
 
 
 @pytest.fixture
@@ -66,12 +67,12 @@ def test_a_reader_follows_through_rotations(path, log):
 
 
 def test_a_reader_that_is_too_slow_goes_on_with_what_there_is(path, log):
-    log.write(Record(0.0, "worker-joined", {"worker": 3, "incarnation": 1}))
+    log.write(record(0.0, "worker-joined", {"worker": 3, "incarnation": 1}))
     reader = LogReader(path)
-    assert [entry["event"] for entry in reader.entries()] == ["worker-joined"]
+    assert [entry.event for entry in reader.entries()] == ["worker-joined"]
     write(log, 0, 2000)
     later = list(reader.entries())
-    assert later[0]["event"] == "worker-joined"  # it holds, so it is told again
+    assert later[0].event == "worker-joined"  # it holds, so it is told again
     assert ticks(later)[0] > 0
     assert ticks(later)[-1] == 1999
 
@@ -174,7 +175,7 @@ def test_a_log_written_anew_is_read_from_its_beginning(path):
 @pytest.mark.parametrize("held", ["", ', "standing": 5', ', "standing": [5, {}, {"event": 1, "time": 2}]'])
 def test_a_damaged_head_tells_nothing(path, held):
     path.write_text(f'{{"time": 0, "event": "log-continued"{held}}}\n{{"time": 5, "event": "tick", "number": 5}}\n')
-    assert [entry["event"] for entry in read_log(path)] == ["tick"]
+    assert [entry.event for entry in read_log(path)] == ["tick"]
 
 
 def test_no_log(path):
@@ -203,7 +204,7 @@ def test_half_a_line_is_cut_off_however_long_it_is(path, whole, monkeypatch):
     assert ticks(read_log(path)) == [5, 7][-1 - bool(whole) :]
 
 
-@pytest.mark.parametrize("first", [Record(0.0, "cluster-started", {}), Record(0.0, "tick", {"number": 0})])
+@pytest.mark.parametrize("first", [record(0.0, "cluster-started", {}), record(0.0, "tick", {"number": 0})])
 def test_of_several_runs_the_last_counts(path, first):
     for run in range(2):
         log = EventLog(path, SMALL)
@@ -215,16 +216,16 @@ def test_of_several_runs_the_last_counts(path, first):
 
 
 def test_what_a_piece_begins_with(path, log):
-    log.write(Record(0.0, "cluster-started", {"workers": 2}))
+    log.write(record(0.0, "cluster-started", {"workers": 2}))
     for worker in range(2):
-        log.write(Record(0.1, "worker-joined", {"worker": worker, "incarnation": 1}))
-    log.write(Record(0.2, "region-opened", {"region": "r", "units": 3}))
-    log.write(Record(0.2, "unit-owners", {"region": "r", "version": 0, "even": [0, 1]}))
-    log.write(Record(0.3, "unit-owners", {"region": "r", "version": 1, "units": [2], "owners": [1]}))
-    log.write(Record(0.4, "worker-joined", {"worker": 1, "incarnation": 2}))
+        log.write(record(0.1, "worker-joined", {"worker": worker, "incarnation": 1}))
+    log.write(record(0.2, "region-opened", {"region": "r", "units": 3}))
+    log.write(record(0.2, "unit-owners", {"region": "r", "version": 0, "even": [0, 1]}))
+    log.write(record(0.3, "unit-owners", {"region": "r", "version": 1, "units": [2], "owners": [1]}))
+    log.write(record(0.4, "worker-joined", {"worker": 1, "incarnation": 2}))
     write(log, 1, 40)
     head = json.loads(path.read_text().splitlines()[0])
-    assert head["event"] == standing.CONTINUED
+    assert head["event"] == "log-continued"
     kinds = [entry["event"] for entry in head["standing"]]
     assert kinds == ["cluster-started", "worker-joined", "region-opened", "unit-owners", "worker-joined"]
     told = {"time": 0.3, "event": "unit-owners", "region": "r", "version": 1, "owners": [0, 1, 1]}
@@ -233,30 +234,40 @@ def test_what_a_piece_begins_with(path, log):
     for number in numbers(path):
         piece(path, number).unlink()
     alone = read_log(path)
-    assert [entry["event"] for entry in alone[:6]] == [*kinds, "tick"]
+    assert [entry.event for entry in alone[:6]] == [*kinds, "tick"]
     assert head["standing"][0]["workers"] == 2
+
+
+def add(held, told):
+    held.add(entry_of({"time": 0.0, "at": 0.0, **told}))
+
+
+def kept(held):
+    """What holds, without what is alike in all of these entries."""
+    alike = {"time", "at", "version"}
+    return [{name: told[name] for name in told.keys() - alike} for told in held.entry(1.0, 1.0).standing]
 
 
 def test_what_holds_is_bounded(monkeypatch):
     monkeypatch.setattr(standing, "MOST", 3)
     held = Standing()
     for number in range(10):
-        held.add({"time": number, "event": "region-opened", "region": str(number)})
-    assert [entry["region"] for entry in held.entry(1.0, 1.0)["standing"]] == ["7", "8", "9"]
+        add(held, {"event": "region-opened", "region": str(number)})
+    assert [entry["region"] for entry in kept(held)] == ["7", "8", "9"]
 
 
 def test_a_region_in_use_and_what_is_of_none_outlast_many_regions(monkeypatch):
     monkeypatch.setattr(standing, "MOST", 12)
     held = Standing()
-    held.add({"event": "cluster-started"})
-    held.add({"event": "worker-joined", "worker": 0})
-    held.add({"event": "region-opened", "region": "long", "units": 4})
-    held.add({"event": "unit-owners", "region": "long", "even": [0, 1]})
+    add(held, {"event": "cluster-started"})
+    add(held, {"event": "worker-joined", "worker": 0, "incarnation": 1})
+    add(held, {"event": "region-opened", "region": "long", "units": 4})
+    add(held, {"event": "unit-owners", "region": "long", "even": [0, 1]})
     for number in range(20):
-        held.add({"event": "region-opened", "region": f"short-{number}", "units": 4})
-        held.add({"event": "unit-owners", "region": f"short-{number}", "even": [0, 1]})
-        held.add({"event": "unit-owners", "region": "long", "units": [number % 4], "owners": [7]})
-    found = held.entry(1.0, 1.0)["standing"]
+        add(held, {"event": "region-opened", "region": f"short-{number}", "units": 4})
+        add(held, {"event": "unit-owners", "region": f"short-{number}", "even": [0, 1]})
+        add(held, {"event": "unit-owners", "region": "long", "units": [number % 4], "owners": [7]})
+    found = kept(held)
     assert [entry["event"] for entry in found[:3]] == ["cluster-started", "worker-joined", "region-opened"]
     assert found[2]["region"] == "long"
     assert found[-1] == {"event": "unit-owners", "region": "long", "owners": [7] * 4}
@@ -276,10 +287,10 @@ def test_a_change_of_a_table_that_is_not_known_stays_as_it_is(entry):
     held = Standing()
     entry |= {"event": "unit-owners", "region": "r"}
     for known in ({}, {"even": []}, {"even": [0, 1]}, {"owners": [0, 1]}, {"units": [0], "owners": [1]}):
-        held.add({"event": "unit-owners", "region": "r", **known})
-        held.add(entry)
-        held.add(entry)
-        assert held.entry(1.0, 1.0)["standing"] == [entry]
+        add(held, {"event": "unit-owners", "region": "r", **known})
+        add(held, entry)
+        add(held, entry)
+        assert kept(held) == [entry]
 
 
 def test_a_long_head_does_not_fill_a_piece(path):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import CheckpointTaken, FeederJoined, Record, RegionOpened, Save, StageFacts, Tell
+from evenflow.control.events import CheckpointTaken, FeederJoined, RegionOpened, Save, StageFacts, Tell
 from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse
 from evenflow.model.checkpoint import Base, BatchLog, Begun
 from evenflow.model.messages import EvaluationLost
@@ -25,6 +25,7 @@ from evenflow.state.store.fence import Fence, FencedView
 from evenflow.state.store.generations import CLAIMS, Mark, marks, split
 from evenflow.state.store.retry import RetryingStore
 from evenflow.state.store.sealed import SealedStore, key_of
+from tests.support.records import record
 from tests.support.state_memory import Memory
 
 PREFIX = prefix_of("r", "q")
@@ -399,7 +400,7 @@ def test_queries_of_a_cluster_that_lost_its_checkpoint_end():
     feeder = FeederJoined(0.0, 5, "r", query="q", stage="1", run="1", facts=StageFacts(1, 1, inputs=1))
     controller.handle(feeder)
     said = controller.handle(CheckpointTaken(1.0, "taken by B"))
-    assert Record(1.0, "checkpoint-taken", {"why": "taken by B"}) in said
+    assert record(1.0, "checkpoint-taken", {"why": "taken by B"}) in said
     assert Tell(5, EvaluationLost("taken by B")) in said
     again = controller.handle(FeederJoined(2.0, 6, "r", query="q", stage="2", run="2"))
     assert Tell(6, EvaluationLost("taken by B")) in again

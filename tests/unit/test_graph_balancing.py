@@ -5,12 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from evenflow.control.events import WARM, Record, Warn
+from evenflow.control.events import WARM, Warn
 from evenflow.control.graph_balancing import LITTLE
 from evenflow.control.movement import BATCH_UNITS
+from evenflow.model.entries import EventEntry
 from evenflow.model.spread import KEYED, LANES
 from evenflow.policy import Placement, placement_named
 from tests.support.graph_reports import GraphRig, report, shape
+from tests.support.records import fields_of
 
 TWO = shape(((-1,), 1), ((-1,), 1))
 """Two operators that read the source."""
@@ -42,7 +44,7 @@ def busy(load, units=(0, 1), standards=(100.0, 100.0), owners=None):
 
 
 def records(instructions, event="graph-sample"):
-    return [each.fields for each in instructions if isinstance(each, Record) and each.event == event]
+    return [fields_of(each) for each in instructions if isinstance(each, EventEntry) and each.event == event]
 
 
 def warm(rig, reports, arrived, periods=WARM):
@@ -292,7 +294,7 @@ def test_units_of_others_are_background_for_them():
 def test_a_placement_that_raises_is_written_down():
     rig = GraphRig(TWO, Says(()), (0, 0))
     told = warm(rig, busy(0.4), {0: 1000})
-    assert [(each.event, each.fields["balance"], each.fields["error"]) for each in told] == [
+    assert [(each.event, fields_of(each)["balance"], fields_of(each)["error"]) for each in told] == [
         ("balance-failed", "says", "ArithmeticError: no answer")
     ]
     assert not rig.movements.moving

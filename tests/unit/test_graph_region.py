@@ -25,6 +25,7 @@ from evenflow.policy import Hash
 from evenflow.policy.graph.round_robin import RoundRobinPlacement
 from evenflow.policy.keyed.sharing import Sharing
 from tests.support.graph_reports import report
+from tests.support.records import fields_of
 
 NODES = NodeShape("a", "filter", 0, 1, (1,), (-1,)), NodeShape("b", "keyed", 1, 3, (), (0,), True)
 PLACING = GraphPlacing(GraphShape(("s",), NODES), RoundRobinPlacement())
@@ -130,13 +131,13 @@ def test_the_order_of_filters_is_written_down():
     told = FlowReport("r", 1.0, none.astype(np.int32), *[none] * 5, orders=(order,))
     (record,) = made.hear_worker(1.0, 0, told)
     assert record.event == "filters-ordered"
-    assert record.fields["filters"] == ("cheap", "dear")
-    assert record.fields["worker"] == 0
+    assert fields_of(record)["filters"] == ["cheap", "dear"]
+    assert fields_of(record)["worker"] == 0
 
 
 def results(told):
     """By entry of what came out: rows that arrived, and results."""
-    entries = (each.fields for each in told if getattr(each, "event", "") == "graph-results")
+    entries = (fields_of(each) for each in told if getattr(each, "event", "") == "graph-results")
     return [(fields["arrived"], fields["results"]) for fields in entries]
 
 
@@ -179,7 +180,7 @@ def test_a_rest_between_batches_is_in_no_sample_and_every_row_in_one():
         for step in range(32, 330):
             entries += made.tick(start + step / 10)
     samples = [each for each in entries if getattr(each, "event", "") == "graph-sample"]
-    late = [each.fields for each in samples if each.time > 33]
+    late = [fields_of(each) for each in samples if each.time > 33]
     assert max(each["seconds"] for each in late) < 1.2
     rows = [sum(host["rows_s"] for host in each["hosts"]) * each["seconds"] for each in late]
     assert sum(rows) == pytest.approx(3 * 31 * 3000)

@@ -7,6 +7,7 @@ import pytest
 from evenflow.control.statistics import KEPT_KEYS, Statistics
 from evenflow.dashboard.view import PageView
 from evenflow.errors import ProtocolError
+from evenflow.model.entries import entry_of
 from evenflow.model.messages import MOST_KEY_TEXT, MOST_KEYS, FeederArrivals
 from evenflow.runtime.feeder.key_values import EVERY_S, KeyValues
 from evenflow.runtime.wire.messages import TO_CONTROLLER, packed
@@ -86,7 +87,7 @@ def test_the_page_shows_them_beside_the_hottest_units():
         log.append(logs.keyed_sample(second, told, hottest=hottest, keys={"3": "alice"}))
     view = PageView()
     for entry in log:
-        view.apply(entry)
+        view.apply(entry_of(entry))
     assert not view.unread
     shown = view.frame()["regions"][0]["hottest"]
     assert [(each["unit"], each.get("key")) for each in shown] == [(3, "alice"), (1, None)]

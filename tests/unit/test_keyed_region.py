@@ -26,6 +26,7 @@ from evenflow.model.messages import (
 )
 from evenflow.policy import Hash
 from evenflow.policy.keyed.dlb import DlbH
+from tests.support.records import fields_of
 
 UNITS = 6
 
@@ -117,7 +118,7 @@ def test_movements_that_are_given_up_have_an_end_in_the_log_and_at_the_workers()
     scene.feeder(100)
     scene.move([0], 0, 1)
     scene.lose(12)
-    assert [each.fields["move"] for each in scene.events if each.event in ("moved", "move-undone")] == [1]
+    assert [fields_of(each)["move"] for each in scene.events if each.event in ("moved", "move-undone")] == [1]
     assert all(any(1 in message.moves for message in scene.heard(peer, AbandonMoves)) for peer in (10, 11))
 
 
@@ -136,7 +137,7 @@ def test_a_feeder_leaves_by_the_name_that_it_came_with():
     scene.feeder(100, partition=4, begin=False)
     scene.do(Heard(0.0, 100, FeederBegan(1)))
     scene.do(PeerLeft(1.0, 100, "done"))
-    told = [each.fields for each in scene.events if each.event in ("feeder-joined", "feeder-left")]
+    told = [fields_of(each) for each in scene.events if each.event in ("feeder-joined", "feeder-left")]
     assert [each["partition"] for each in told] == [4, 4]
 
 
@@ -166,7 +167,7 @@ def test_a_feeder_whose_evaluation_ended_while_it_waited_for_workers_hears_no_mo
     scene.feeder(100)
     scene.feeder(101, partition=1)
     scene.do(Heard(0.0, 101, FeederFailed("on purpose")))
-    assert [e.fields["error"] for e in scene.events if e.event == "feeder-failed"] == ["on purpose"]
+    assert [fields_of(e)["error"] for e in scene.events if e.event == "feeder-failed"] == ["on purpose"]
     scene.join(0)
     scene.do(Tick(1.0))
     assert [type(each.message) for each in scene.told if each.peer == 100] == [EvaluationLost]
@@ -270,7 +271,7 @@ def test_the_event_log_lists_the_units_with_most_rows(monkeypatch):
         period(float(time))
     listed = [each for each in scene.events if each.event == "unit-rows"]
     assert [each.time for each in listed] == [501.0, 511.0]  # soon, and then every ten seconds
-    assert listed[0].fields == {
+    assert fields_of(listed[0]) == {
         "region": "r", "seconds": 1.0, "rows": 85, "units": [2, 4], "unit_rows": [70, 9], "others": 2,
     }  # fmt: skip
-    assert listed[1].fields["unit_rows"] == [700, 90]
+    assert fields_of(listed[1])["unit_rows"] == [700, 90]

@@ -4,6 +4,7 @@ import pytest
 
 from evenflow.control.movement import FLUSH_S, MARKERS_S, MOST_MARKERS_S, PATIENCE_S
 from tests.support.movements import FEEDERS, ask, brief, movements
+from tests.support.records import fields_of
 
 STALL_S = 600.0
 CALL_S = 40.0
@@ -31,7 +32,7 @@ def test_feeders_that_send_no_marker_are_not_waited_for_long(graph, patience):
     assert brief(moves.tick(patience - 0.1)) == []
     assert brief(moves.tick(patience)) == [(10, "RecallUnits", 1)]
     undone = list(moves.restored(patience, 1, 0, []))
-    assert undone[-1].fields["why"] == f"some of feeders [21, 22] did not answer within {patience:g} s"
+    assert fields_of(undone[-1])["why"] == f"some of feeders [21, 22] did not answer within {patience:g} s"
     assert moves.moving == 0
 
 
@@ -43,7 +44,7 @@ def test_markers_are_waited_for_as_long_as_rows_take(wait, patience):
     assert brief(moves.tick(patience - 0.1)) == []
     assert brief(moves.tick(patience)) == [(10, "RecallUnits", 1)]
     undone = list(moves.restored(patience, 1, 0, []))
-    assert undone[-1].fields["why"] == f"some of feeders [21, 22] did not answer within {patience:g} s"
+    assert fields_of(undone[-1])["why"] == f"some of feeders [21, 22] did not answer within {patience:g} s"
 
 
 def test_patience_for_markers_follows_what_is_reported_meanwhile():
@@ -99,7 +100,7 @@ def test_cold_targets_that_compile_for_long_get_their_units(graph):
     """Workers of a graph of rules are silent while they compile, one after the other; nothing is lost by that."""
     moves = begun(graph)
     moves.quiet(1.0, 1, 0)
-    late = [(told.event, told.fields["worker"]) for second in range(300) for told in moves.tick(float(second))]
+    late = [(told.event, fields_of(told)["worker"]) for second in range(300) for told in moves.tick(float(second))]
     assert late == [("move-late", 2)]
     assert moves.overdue(300.0) is None
     assert brief(moves.installed(300.0, 1, 2, 0, [21]))[-1] == ("moved", 1)
@@ -111,7 +112,10 @@ def test_what_is_late_is_written_down_once():
     assert list(moves.tick(1.0 + PATIENCE_S - 0.1)) == []
     (late,) = moves.tick(1.0 + PATIENCE_S)
     about = {"region": "r", "move": 1, "units": [0], "source": 0, "target": 2}
-    assert (late.event, late.fields) == ("move-late", about | {"worker": 2, "phase": "moving", "seconds": PATIENCE_S})
+    assert (late.event, fields_of(late)) == (
+        "move-late",
+        about | {"worker": 2, "phase": "moving", "seconds": PATIENCE_S},
+    )
     assert list(moves.tick(2 * PATIENCE_S)) == []
 
 
@@ -119,11 +123,11 @@ def test_by_way_of_the_store_the_source_is_waited_for_first():
     moves = begun(transfer="store")
     moves.quiet(1.0, 1, 0)
     (late,) = moves.tick(1.0 + PATIENCE_S)
-    assert late.fields["worker"] == 0
+    assert fields_of(late)["worker"] == 0
     assert brief(moves.stored(CALL_S, 1, 0)) == [(12, "FetchUnits", 1)]
     assert moves.under_way[1].deadline == CALL_S + STALL_S
     (late,) = moves.tick(CALL_S + PATIENCE_S)
-    assert late.fields["worker"] == 2
+    assert fields_of(late)["worker"] == 2
 
 
 def test_too_long_is_discarded_and_then_restored():
@@ -135,7 +139,7 @@ def test_too_long_is_discarded_and_then_restored():
     assert brief(moves.discarded(STALL_S + 1, 1, 2)) == [(10, "RestoreUnits", 1)]
     undone = list(moves.restored(STALL_S + 2, 1, 0, [21]))
     assert brief(undone) == [(21, "ReleaseUnits", 1), ("move-undone", 1)]
-    assert undone[-1].fields["why"] == "not done within 600 s"
+    assert fields_of(undone[-1])["why"] == "not done within 600 s"
 
 
 def test_a_target_that_says_nothing_at_all_is_overdue():
@@ -171,7 +175,7 @@ def test_the_target_dies_while_the_movement_is_taken_back(phase):
     why = moves.under_way[1].reason
     assert moves.under_way[1].phase == phase
     assert brief(moves.worker_lost(31.0, 2)) == [(10, "RestoreUnits", 1)]
-    assert list(moves.restored(32.0, 1, 0, []))[-1].fields["why"] == why
+    assert fields_of(list(moves.restored(32.0, 1, 0, []))[-1])["why"] == why
     assert brief(moves.restored(33.0, 1, 0, FEEDERS)) == [], "it answers the recall, too"
 
 

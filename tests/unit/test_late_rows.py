@@ -1,7 +1,9 @@
 """Late rows are warned of once, with their number by input, and the event log has all of them."""
 
-from evenflow.control.events import Record, Warn
+from evenflow.control.events import Warn
 from evenflow.control.late_rows import NOTED_S, SETTLED_S, LateRows
+from evenflow.model.entries import RowsLateEntry
+from tests.support.records import fields_of, record
 
 
 def said(late, time, counts, final=False):
@@ -17,19 +19,19 @@ def test_one_warning_with_the_number_and_an_entry_now_and_then():
     assert "pairs: 1,200 rows came too late so far (left: 1,200)" in warning.text
     assert "Give lateness=, or a larger one" in warning.text
     fields = {"region": "pairs", "rows": 1200, "total": 1200, "inputs": {"left": 1200}}
-    assert noted == Record(5.0 + SETTLED_S, "rows-late", fields)
+    assert noted == record(5.0 + SETTLED_S, "rows-late", fields)
     assert said(late, 7.0, {"late": 1200}) == []
     assert said(late, 8.0, {"late": 1201}) == said(late, 9.0, {"late": 1202}) == []
     (later,) = said(late, 8.0 + NOTED_S, {"late": 1203})
-    assert (later.event, later.fields["rows"], later.fields["total"]) == ("rows-late", 3, 1203)
+    assert (later.event, fields_of(later)["rows"], fields_of(later)["total"]) == ("rows-late", 3, 1203)
 
 
 def test_nothing_is_left_unsaid_at_the_end_and_a_restarted_query_is_warned_again():
     late = LateRows("counts")
     (warning, noted) = said(late, 1.0, {"late": 1}, final=True)
     assert "counts: 1 row came too late so far: time, or later rows, had" in warning.text
-    assert noted.fields["inputs"] == {}
-    assert [type(each) for each in said(late, 1.1, {"late": 2}, final=True)] == [Record]
+    assert fields_of(noted)["inputs"] == {}
+    assert [type(each) for each in said(late, 1.1, {"late": 2}, final=True)] == [RowsLateEntry]
     late.start_again()
-    assert [type(each) for each in said(late, 1.2, {"late": 3}, final=True)] == [Warn, Record]
+    assert [type(each) for each in said(late, 1.2, {"late": 3}, final=True)] == [Warn, RowsLateEntry]
     assert said(late, 1.3, {"late": 3}, final=True) == []

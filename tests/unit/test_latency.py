@@ -11,6 +11,7 @@ from evenflow.policy import Hash, RoundRobin
 from evenflow.runtime.feeder.latency_counter import LatencyCounter
 from evenflow.runtime.feeder.ordered_merge import OrderedMerge
 from evenflow.runtime.feeder.task import Exchange
+from tests.support.records import fields_of, latency_fields
 
 
 def took(*latencies):
@@ -34,7 +35,7 @@ def test_histograms_are_added_and_taken_apart():
     assert sum((first, second), Latencies()) == first + second
     assert ((first + second) - first).rows == second.rows
     assert not first - first
-    assert Latencies.read((first + second).fields()).rows == (first + second).rows
+    assert Latencies.read(latency_fields(first + second)).rows == (first + second).rows
 
 
 def test_a_counter_starts_anew_and_is_bounded():
@@ -103,7 +104,7 @@ def test_entries_have_what_is_new_by_feeder_and_by_worker():
     log.add(3, report(50, 0.4), {0, 1})
     assert not list(log.note(0.9))
     (entry,) = log.note(2.0)
-    fields = entry.fields
+    fields = fields_of(entry)
     assert (entry.event, fields["region"], fields["seconds"], fields["rows_in"]) == ("performance", "r", 2.0, 150)
     assert fields["latency_ms"]["mean"] == pytest.approx(1e3 * (20 + 20) / 150)
     assert [(each["partition"], each["rows"], each["rows_per_s"]) for each in fields["feeders"]] == [
@@ -116,7 +117,7 @@ def test_entries_have_what_is_new_by_feeder_and_by_worker():
     log.add(0, report(10, 1.0), {0, 1})
     assert not list(log.note(9.5))
     (entry,) = log.note(9.5, final=True)
-    assert sum(entry.fields["buckets"].values()) == 10
+    assert sum(fields_of(entry)["buckets"].values()) == 10
     assert log.total.rows_in == 160
 
 
@@ -127,7 +128,7 @@ def test_rows_that_were_answered_are_told_if_none_came_or_left_since():
     assert not list(log.note(1.0))
     log.add(0, FeederReport(1.0, 0, {0: ConnectionCounts(rows_done=7)}), {0})
     (entry,) = log.note(2.0)
-    assert [(each["worker"], each["rows"]) for each in entry.fields["workers"]] == [(0, 7)]
+    assert [(each["worker"], each["rows"]) for each in fields_of(entry)["workers"]] == [(0, 7)]
     assert not list(log.note(3.0))
 
 
@@ -148,8 +149,8 @@ def test_an_entry_names_a_bounded_number_of_feeders():
     for partition in range(200):
         log.add(partition, report(partition + 1, 0.1), {0})
     (entry,) = log.note(1.0)
-    assert [each["partition"] for each in entry.fields["feeders"]] == list(range(200 - FEEDERS, 200))
-    assert entry.fields["rows_in"] == 200 * 201 / 2
+    assert [each["partition"] for each in fields_of(entry)["feeders"]] == list(range(200 - FEEDERS, 200))
+    assert fields_of(entry)["rows_in"] == 200 * 201 / 2
 
 
 @pytest.mark.parametrize(("balance", "units"), [(RoundRobin(), 0), (Hash(), 4)])
@@ -162,7 +163,7 @@ def test_snapshots_and_log_of_both_kinds_of_region(balance, units):
     made.handle(Tick(1.0))
     for peer in (21, 22):
         made.handle(Heard(1.5, peer, report(10, 0.1)))
-    told = [each.fields for each in made.handle(Tick(2.0)) if getattr(each, "event", "") == "performance"]
+    told = [fields_of(each) for each in made.handle(Tick(2.0)) if getattr(each, "event", "") == "performance"]
     assert [fields["rows_in"] for fields in told] == [20]
     assert [each["partition"] for each in told[0]["feeders"]] == [21, 22]
     found = made.region("r").snapshot(2.0).performance

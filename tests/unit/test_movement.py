@@ -1,14 +1,18 @@
 """The movement protocol as lists: what each event makes the controller tell whom."""
 
+import json
+
 import numpy as np
 import pytest
 
 from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, FLUSH_S, MARKERS_S, batches
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits
+from evenflow.model.entries import EventEntry, as_dict, entry_of
 from evenflow.model.messages import PausedUnits, PauseUnits, SendUnits, WorkerHello
 from evenflow.model.tickets import ticket
 from tests.support.movements import FEEDERS, ask, brief, move, movements
+from tests.support.records import fields_of
 
 BEGUN = [("move", 1), (21, "PauseUnits", 1), (22, "PauseUnits", 1), (10, "SendUnits", 1)]
 
@@ -63,7 +67,7 @@ def test_refusals_say_why(units, source, target, why):
     ask(moves, [3], 1, 0)  # waits for the one before
     refused = list(moves.ask(0.0, move(units, source, target), {}, FEEDERS))
     assert brief(refused) == [("move-refused", units)]
-    assert refused[0].fields["why"] == why
+    assert fields_of(refused[0])["why"] == why
     assert moves.moving == 3
 
 
@@ -99,7 +103,7 @@ def test_a_lost_target_makes_the_source_restore():
     undone = list(moves.restored(1.1, 1, 0, FEEDERS))
     assert brief(undone) == [(21, "ReleaseUnits", 1), (22, "ReleaseUnits", 1), ("move-undone", 1)]
     assert undone[0].message.worker == 0
-    assert undone[-1].fields["why"] == "worker 2 was lost"
+    assert fields_of(undone[-1])["why"] == "worker 2 was lost"
     assert moves.table.version == 0
     assert moves.moving == 0
 
@@ -120,7 +124,7 @@ def test_a_failure_is_taken_back_and_a_final_one_stops_all_moves():
     list(moves.discarded(1.0, 1, 2))
     list(moves.restored(1.0, 1, 0, []))
     refused = list(moves.ask(2.0, move([0], 0, 2), {}, []))
-    assert refused[0].fields["why"] == "units of this region cannot be moved: it cannot be pickled"
+    assert fields_of(refused[0])["why"] == "units of this region cannot be moved: it cannot be pickled"
 
 
 def test_a_failure_on_the_way_does_not_stop_other_moves():
@@ -281,3 +285,15 @@ def test_abandoned_movements_of_a_graph_are_told_to_all(begun):
     version = moves.table.version
     list(moves.abandon(1.0, "state is lost"))
     assert (moves.dealt, moves.table.version > version) == (begun, begun)
+
+
+def test_numbers_of_numpy_are_written_as_plain_ones():
+    """A user's balance may give them, and readers of the event log take no others."""
+    moves, some = movements(), np.arange(3, dtype=np.int64)
+    wanted = [move([some[0]], some[0], some[2]), move([some[1]], some[1], some[1])]
+    told = [each for want in wanted for each in moves.ask(0.0, want, {}, FEEDERS)]
+    entries = [each for each in told if isinstance(each, EventEntry)]
+    assert [each.event for each in entries] == ["move", "move-refused"]
+    for entry in entries:
+        told = json.loads(json.dumps(as_dict(entry), default=str))
+        assert fields_of(entry_of(told)) == fields_of(entry)

@@ -5,14 +5,16 @@ import warnings
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import Record, RegionOpened
+from evenflow.control.events import RegionOpened
 from evenflow.errors import InvalidArgument
+from evenflow.model.entries import EventEntry
 from evenflow.model.qos import Qos
 from evenflow.model.weights import weight_of
 from evenflow.policy import Hash, RoundRobin
 from evenflow.policy.keyed.fair_queue import KEPT, ServiceOrder
 from evenflow.policy.keyed.sharing import Sharing
 from evenflow.runtime.cluster.qos import Named, refuse_shedding
+from tests.support.records import fields_of
 
 
 def test_further_uses_of_a_name_have_its_weight():
@@ -46,8 +48,8 @@ def test_operators_that_are_gone_are_forgotten():
 @pytest.mark.parametrize(("balance", "units"), [(Hash(), 4), (RoundRobin(), 0)], ids=["keyed", "ordered"])
 def test_the_log_tells_the_weight_of_each(balance, units):
     (opened,) = Controller(1, {"n": 5.0}).handle(RegionOpened(0.0, "n-2", "op", balance, units))
-    assert isinstance(opened, Record)
-    assert opened.fields["weight"] == 5.0
+    assert isinstance(opened, EventEntry)
+    assert fields_of(opened)["weight"] == 5.0
 
 
 def test_a_name_that_looks_like_one_in_qos():

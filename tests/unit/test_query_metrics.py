@@ -6,6 +6,7 @@ import pytest
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import Snapshot
+from evenflow.model.entries import FeederJoinedEntry
 from evenflow.model.latency import Latencies
 from evenflow.model.statistics import Performance
 from evenflow.runtime.cluster import query_metrics
@@ -21,7 +22,7 @@ class Told:
         self._spark = None
 
     def feed(self, query, region, rows, time=0.0):
-        self.entries.append({"time": time, "event": "feeder-joined", "query": query, "region": region})
+        self.entries.append(FeederJoinedEntry(time=time, query=query, region=region))
         self.rows[region] = self.rows.get(region, 0) + rows
 
     def events_since(self, number):

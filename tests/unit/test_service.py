@@ -5,8 +5,9 @@ import pyarrow as pa
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import FeederJoined, Heard, Record, RegionOpened, Tell, Tick
+from evenflow.control.events import FeederJoined, Heard, RegionOpened, Tell, Tick
 from evenflow.errors import InvalidArgument
+from evenflow.model.entries import EventEntry
 from evenflow.model.latency import Latencies, bucket_of
 from evenflow.model.messages import (
     Directory,
@@ -23,6 +24,7 @@ from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.policy.keyed.targets import SHARES
 from evenflow.runtime.feeder.admission import LEAST, Admission
 from evenflow.runtime.feeder.shedding import RECENT, Shedder
+from tests.support.records import fields_of
 
 
 class Regions:
@@ -60,8 +62,8 @@ def test_workers_serve_by_the_weights_of_the_moment():
     said = [each for second in range(1, 5) for each in regions.second(float(second), {"alerts": 1.0, "means": 1.0})]
     assert told(said, ServiceWeights)[0] == (1, ServiceWeights({"alerts": 8.0}))
     assert not told(said, ShedRows)
-    (first, *_) = [each for each in said if isinstance(each, Record) and each.event == "qos"]
-    assert first.fields | {"p99_ms": 0} == {
+    (first, *_) = [each for each in said if isinstance(each, EventEntry) and each.event == "qos"]
+    assert fields_of(first) | {"p99_ms": 0} == {
         "region": "alerts",
         "why": "target missed",
         "p99_ms": 0,
@@ -74,7 +76,7 @@ def test_workers_serve_by_the_weights_of_the_moment():
     assert (2, latest) in told(again, ServiceWeights)
     calm = [each for second in range(6, 60) for each in regions.second(float(second), {"alerts": 0.01, "means": 1.0})]
     assert told(calm, ServiceWeights)[-1] == (2, ServiceWeights({}))
-    assert [each.fields["weight"] for each in calm if isinstance(each, Record) and each.event == "qos"][-1] == 4
+    assert [fields_of(each)["weight"] for each in calm if isinstance(each, EventEntry) and each.event == "qos"][-1] == 4
 
 
 @pytest.mark.parametrize(("units", "directory"), [(4, KeyedDirectory), (0, Directory)])
@@ -91,7 +93,7 @@ def test_feeders_are_told_what_to_drop_those_of_the_next_batch_too(units, direct
     regions.controller.handle(Heard(5.0, 21, dropped))
     assert regions.controller.region("alerts").snapshot(5.0).performance.shed == 9
     (entry,) = [each for each in regions.controller.handle(Tick(6.0)) if getattr(each, "event", "") == "performance"]
-    assert entry.fields["shed"] == 9
+    assert fields_of(entry)["shed"] == 9
 
 
 def test_the_rows_of_another_day_begin_anew():

@@ -122,9 +122,15 @@ def test_of_several_regions_one_is_chosen(tmp_path):
         (b'{"event": "sample", "time": NaN}\n', r"line 1 of .*: NaN is no number"),
         (b"\xff\xfe\x00", "has no samples"),
         (b"\xff\xfe\x00\n", "line 1 of .* is no entry of an event log"),
-        (b'{"time": 1, "event": "sample"}\n', r"not as this version writes them \(KeyError: 'region'\)"),
+        (
+            b'{"time": 1, "event": "sample"}\n',
+            r"version writes them \(sample: .* missing .* `region`",
+        ),
         (b'{"event": "sample", "region": "r", "time": "x"}\n', r"line 1 of .* it has no event and time"),
-        (b'{"time": 1, "event": "sample", "region": []}\n', r"not as this version writes them \(TypeError"),
+        (
+            b'{"time": 1, "event": "sample", "region": []}\n',
+            r"version writes them \(sample: Expected `str`",
+        ),
     ],
 )
 def test_a_file_that_is_no_log_is_told(tmp_path, body, said):

@@ -12,7 +12,6 @@ from evenflow.control.events import (
     FeederJoined,
     Heard,
     PeerLeft,
-    Record,
     RegionOpened,
     Replace,
     Save,
@@ -23,6 +22,7 @@ from evenflow.control.events import (
 )
 from evenflow.control.stored_queries import LEFT_S
 from evenflow.model.checkpoint import Base, Begun, Saved, WholeAttempt
+from evenflow.model.entries import EventEntry
 from evenflow.model.messages import (
     Committed,
     EvaluationLost,
@@ -42,6 +42,7 @@ from evenflow.model.messages import (
 )
 from evenflow.policy import Hash
 from evenflow.runtime.driver.queries import Queries
+from tests.support.records import fields_of
 
 UNITS = 6
 
@@ -85,7 +86,7 @@ class Scene:
         ]
 
     def recorded(self, kind):
-        return [each.fields for each in self.out if isinstance(each, Record) and each.event == kind]
+        return [fields_of(each) for each in self.out if isinstance(each, EventEntry) and each.event == kind]
 
 
 @pytest.fixture

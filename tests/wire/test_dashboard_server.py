@@ -16,6 +16,7 @@ from evenflow.dashboard.web import app as routes
 from evenflow.dashboard.web.serving import DashboardServer
 from evenflow.dashboard.web.sources import FileSource, MemorySource
 from evenflow.errors import EvenflowError, InvalidArgument
+from evenflow.model.entries import entry_of
 from tests.support import event_logs as logs
 
 
@@ -157,7 +158,7 @@ def test_a_client_that_takes_nothing_is_dropped(log, monkeypatch, eventually):
 
 
 def test_the_page_of_a_cluster_in_this_process():
-    kept = logs.keyed_run(seconds=4)
+    kept = [entry_of(entry) for entry in logs.keyed_run(seconds=4)]
 
     def since(number):
         return kept[number:], len(kept)

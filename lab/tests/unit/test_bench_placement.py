@@ -5,6 +5,7 @@ import math
 
 import pytest
 from rich.console import Console
+from tests.support.records import fields_of
 
 from evenflow.cli.demo.graph_run import GraphRun
 from evenflow.control.graph_results import GraphResults
@@ -136,7 +137,7 @@ def test_results_are_written_down_once_a_period():
     known.add(told(0.1, 0.5))
     assert not list(known.note(0.9))
     (record,) = known.note(1.0)
-    assert (record.event, record.fields["results"], record.fields["arrived"]) == ("graph-results", 4, 14)
-    assert record.fields["latency_ms"]["mean"] == pytest.approx(200)
-    assert sum(record.fields["buckets"].values()) == 4
+    assert (record.event, fields_of(record)["results"], fields_of(record)["arrived"]) == ("graph-results", 4, 14)
+    assert fields_of(record)["latency_ms"]["mean"] == pytest.approx(200)
+    assert sum(fields_of(record)["buckets"].values()) == 4
     assert not list(known.note(3.0))

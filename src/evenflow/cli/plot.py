@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +13,18 @@ from evenflow.cli.plot_graph import GraphSeries, draw_graph, graph_series
 from evenflow.cli.plot_keyed import KeyedSeries, draw_keyed, grid, keyed_series
 from evenflow.cli.plot_latency import LatencySeries, draw_latency, latency_series
 from evenflow.errors import InvalidArgument
-from evenflow.eventlog.reading import read_log
+from evenflow.eventlog.reading import entries_of, read_log, refuse_damaged
+from evenflow.model.entries import (
+    GraphResultsEntry,
+    GraphSampleEntry,
+    KeyedSampleEntry,
+    MovedEntry,
+    PerformanceEntry,
+    RegionEntry,
+    RegionOpenedEntry,
+    SampleEntry,
+    WeightsEntry,
+)
 
 MOST_PANELS = 12
 """If there are more connections, heat maps are drawn instead of one panel for each."""
@@ -40,51 +50,49 @@ class Series:
     latency: LatencySeries
 
 
-SAMPLES = ("sample", "keyed-sample", "graph-sample")
+SAMPLES = (SampleEntry, KeyedSampleEntry, GraphSampleEntry)
+DRAWN = (*SAMPLES, RegionOpenedEntry, WeightsEntry, PerformanceEntry, GraphResultsEntry, MovedEntry)
 
 
 def read(path: Path, region: str | None = None) -> Series | KeyedSeries | GraphSeries:
     """The series of one region in an event log; of the first region if none is named."""
-    events = read_log(path)
-    sampled = [event for event in events if event["event"] in SAMPLES]
-    names = list(dict.fromkeys(event["region"] for event in sampled))
+    entries = read_log(path)
+    refuse_damaged(path, entries, DRAWN)
+    sampled = [entry for entry in entries if isinstance(entry, SAMPLES)]
+    names = list(dict.fromkeys(entry.region for entry in sampled))
     if not names:
         raise InvalidArgument(f"{path} has no samples: was anything fed while it was written?")
     if region is not None and region not in names:
         raise InvalidArgument(f"{path} has no region {region!r}: it has {', '.join(names)}")
     name = region or names[0]
-    kinds = {event["event"] for event in sampled if event["region"] == name}
-    if "graph-sample" in kinds:
-        return graph_series(name, events)
-    if "keyed-sample" in kinds:
-        return keyed_series(name, events)
-    return _ordered_series(name, events)
+    mine = [entry for entry in entries_of(entries, RegionEntry) if entry.region == name]
+    if entries_of(mine, GraphSampleEntry):
+        return graph_series(name, mine)
+    return keyed_series(name, mine) if entries_of(mine, KeyedSampleEntry) else _ordered_series(name, mine)
 
 
-def _ordered_series(name: str, events: list[dict[str, Any]]) -> Series:
-    mine = [event for event in events if event.get("region") == name]
-    samples = [event for event in mine if event["event"] == "sample"]
-    opened = next((event for event in mine if event["event"] == "region-opened"), {})
-    workers = sorted({c["worker"] for event in samples for c in event["connections"]})
-    times = np.array([event["time"] for event in samples])
-    grids = {key: grid(samples, "connections", workers, key) for key in ("weight", "blocked_s")}
-    fed = np.diff([0.0, *(event["feeding_s"] for event in samples)])
+def _ordered_series(name: str, mine: list[RegionEntry]) -> Series:
+    samples, opened = entries_of(mine, SampleEntry), next(iter(entries_of(mine, RegionOpenedEntry)), None)
+    workers = sorted({c.worker for entry in samples for c in entry.connections})
+    times, parts = np.array([entry.time for entry in samples]), [entry.connections for entry in samples]
+    grids = {key: grid(parts, workers, key) for key in ("weight", "blocked_s")}
+    fed = np.diff([0.0, *(entry.feeding_s for entry in samples)])
     blocked = np.diff(np.vstack([np.zeros(len(workers)), grids["blocked_s"]]), axis=0)
-    rows = np.diff([0, *(event["rows_out"] for event in samples)])
+    rows = np.diff([0, *(entry.rows_out for entry in samples)])
     spans = np.diff([times[0] - max(1e-9, fed[0]), *times])
-    decided = [event for event in mine if event["event"] == "weights" and event.get("detail", {}).get("clusters")]
-    clusters = np.array([_ranked(event, workers) for event in decided], dtype=int)
+    decided = [entry for entry in entries_of(mine, WeightsEntry) if entry.detail.get("clusters")]
+    clusters = np.array([_ranked(entry, workers) for entry in decided], dtype=int)
     return Series(
         region=name,
-        balance=opened.get("balance", ""),
+        balance=(opened and opened.balance) or "",
         workers=workers,
         seconds=times - times[0],
         weights=grids["weight"] / 10,
         rates=np.clip(blocked, 0, None) / np.maximum(fed, 1e-9)[:, None],
         rows_per_s=rows / np.maximum(spans, 1e-9),
-        cluster_seconds=np.array([event["time"] for event in decided]) - times[0],
+        cluster_seconds=np.array([entry.time for entry in decided]) - times[0],
         clusters=clusters,
-        latency=latency_series([event for event in mine if event["event"] == "performance"], times[0]),
+        latency=latency_series(entries_of(mine, PerformanceEntry), times[0]),
     )
 
 
@@ -145,12 +153,12 @@ def _maps(series: Series) -> Figure:
     return figure
 
 
-def _ranked(event: dict[str, Any], workers: list[int]) -> list[int]:
+def _ranked(entry: WeightsEntry, workers: list[int]) -> list[int]:
     """Each worker's cluster at one decision, numbered by mean weight, so that colours keep their meaning."""
-    member = {int(worker): cluster for worker, cluster in event["detail"]["clusters"].items()}
-    shares: dict[int, list[int]] = {}
+    member = {int(worker): cluster for worker, cluster in entry.detail["clusters"].items()}
+    shares: dict[int, list[float]] = {}
     for worker, cluster in member.items():
-        shares.setdefault(cluster, []).append(event["weights"].get(str(worker), 0))
+        shares.setdefault(cluster, []).append(entry.weights.get(worker, 0))
     order = sorted(shares, key=lambda cluster: sum(shares[cluster]) / len(shares[cluster]))
     return [order.index(member[worker]) if worker in member else -1 for worker in workers]
 

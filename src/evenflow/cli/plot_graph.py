@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,8 +10,17 @@ from matplotlib.figure import Figure, SubFigure
 
 from evenflow.cli.plot_keyed import grid
 from evenflow.cli.plot_latency import LatencySeries, draw_latency, latency_series
+from evenflow.eventlog.reading import entries_of
 from evenflow.graph.drawing import PlacedPicture, colour_of
 from evenflow.graph.layout import Sketch
+from evenflow.model.entries import (
+    GraphResultsEntry,
+    GraphSampleEntry,
+    MovedEntry,
+    OperatorPart,
+    RegionEntry,
+    RegionOpenedEntry,
+)
 
 LEAST_WIDTH, PANEL_HEIGHT = 12.0, 3.2
 """Inches."""
@@ -38,28 +46,27 @@ class GraphSeries:
     move_seconds: np.ndarray
 
 
-def graph_series(name: str, events: list[dict[str, Any]]) -> GraphSeries:
-    """The series of a graph in an event log."""
-    mine = [event for event in events if event.get("region") == name]
-    samples = [event for event in mine if event["event"] == "graph-sample"]
-    opened: dict[str, Any] = next((event for event in mine if event["event"] == "region-opened"), {})
-    results = [event for event in mine if event["event"] == "graph-results" and event["results"]]
-    moves = [event for event in mine if event["event"] == "moved"]
-    zero = min(event["time"] for event in [*samples, *results])
-    workers = sorted({host["worker"] for event in samples for host in event["hosts"]})
+def graph_series(name: str, mine: list[RegionEntry]) -> GraphSeries:
+    """The series of a graph, from its entries in an event log."""
+    samples, moves = entries_of(mine, GraphSampleEntry), entries_of(mine, MovedEntry)
+    opened = next(iter(entries_of(mine, RegionOpenedEntry)), None)
+    results = [entry for entry in entries_of(mine, GraphResultsEntry) if entry.results]
+    zero = min(entry.time for entry in [*samples, *results])
+    workers = sorted({host.worker for entry in samples for host in entry.hosts})
     before, after = (_placed(sample) for sample in (samples[0], samples[-1]))
-    after |= _moved_since(opened, moves, samples[-1]["time"])
+    operators = (opened and opened.operators) or []
+    after |= _moved_since(operators, moves, samples[-1].time)
     return GraphSeries(
         region=name,
-        placement=opened.get("placement", samples[0]["placement"]),
+        placement=(opened and opened.placement) or samples[0].placement,
         sketch=_sketch(opened, samples[0]),
         before=before,
         after=after,
         workers=workers,
-        seconds=np.array([event["time"] for event in samples]) - zero,
-        loads=grid(samples, "hosts", workers, "load"),
+        seconds=np.array([entry.time for entry in samples]) - zero,
+        loads=grid([entry.hosts for entry in samples], workers, "load"),
         latency=latency_series(results, zero),
-        move_seconds=np.array([event["time"] for event in moves]) - zero,
+        move_seconds=np.array([entry.time for entry in moves]) - zero,
     )
 
 
@@ -101,37 +108,38 @@ def _mark_moves(axes: Axes, seconds: np.ndarray) -> None:
         axes.axvline(second, color="#d1602b", linewidth=0.6, alpha=0.5, zorder=0, label=None if place else "a move")
 
 
-def _placed(sample: dict[str, Any]) -> dict[str, int]:
-    return {operator["name"]: operator["worker"] for operator in sample["operators"]}
+def _placed(sample: GraphSampleEntry) -> dict[str, int]:
+    return {operator.name: operator.worker for operator in sample.operators}
 
 
-def _moved_since(opened: dict[str, Any], moves: list[dict[str, Any]], time: float) -> dict[str, int]:
+def _moved_since(operators: list[OperatorPart], moves: list[MovedEntry], time: float) -> dict[str, int]:
     """Where operators went that moved after the last sample."""
     names: dict[int, str] = {}
     first = 0
-    for operator in opened.get("operators", []):
-        if operator["units"] == 1:
-            names[first] = operator["name"]
-        first += operator["units"]
-    late = [event for event in moves if event["time"] > time]
-    return {names[unit]: event["target"] for event in late for unit in event["units"] if unit in names}
+    for operator in operators:
+        if operator.units == 1:
+            names[first] = operator.name
+        first += operator.units
+    late = [entry for entry in moves if entry.time > time]
+    return {names[unit]: entry.target for entry in late for unit in entry.units if unit in names}
 
 
-def _sketch(opened: dict[str, Any], sample: dict[str, Any]) -> Sketch:
+def _sketch(opened: RegionOpenedEntry | None, sample: GraphSampleEntry) -> Sketch:
     """The boxes and edges; only operators, if the log does not say how the graph was opened."""
-    if not opened:
-        return Sketch(tuple(("map", operator["name"], "") for operator in sample["operators"]), ())
-    sources, operators = opened["sources"], opened["operators"]
+    if opened is None:
+        return Sketch(tuple(("map", operator.name, "") for operator in sample.operators), ())
+    sources, operators = opened.sources or [], opened.operators or []
     boxes = [("source", name, "source") for name in sources]
-    boxes += [(each["kind"], each["name"], _detail(each)) for each in operators]
-    edges = [(-1 - start if start < 0 else start + len(sources), end + len(sources)) for start, end in opened["edges"]]
+    boxes += [(each.kind, each.name, _detail(each)) for each in operators]
+    told = opened.edges or []
+    edges = [(-1 - start if start < 0 else start + len(sources), end + len(sources)) for start, end in told]
     for number, operator in enumerate(operators, len(sources)):
-        if operator.get("endpoint"):
+        if operator.endpoint:
             edges.append((number, len(boxes)))
-            boxes.append(("endpoint", f"results of {operator['name']}", ""))
+            boxes.append(("endpoint", f"results of {operator.name}", ""))
     return Sketch(tuple(boxes), tuple(edges))
 
 
-def _detail(operator: dict[str, Any]) -> str:
-    units = operator["units"] if operator["kind"] == "ordered map" else operator["units"] - 1  # one is of null keys
-    return operator["kind"] if operator["units"] == 1 else f"{operator['kind']}, {units} units"
+def _detail(operator: OperatorPart) -> str:
+    units = operator.units if operator.kind == "ordered map" else operator.units - 1  # one is of null keys
+    return operator.kind if operator.units == 1 else f"{operator.kind}, {units} units"

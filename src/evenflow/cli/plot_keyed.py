@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from evenflow.cli.plot_latency import LatencySeries, draw_latency, latency_series
+from evenflow.eventlog.reading import entries_of
+from evenflow.model.entries import (
+    ConnectionPart,
+    ConsumerPart,
+    HostPart,
+    KeyedSampleEntry,
+    MovedEntry,
+    PerformanceEntry,
+    RegionEntry,
+    RegionOpenedEntry,
+)
+
+OfWorker = ConnectionPart | ConsumerPart | HostPart
 
 
 @dataclass(frozen=True)
@@ -28,27 +41,26 @@ class KeyedSeries:
     latency: LatencySeries
 
 
-def keyed_series(name: str, events: list[dict[str, Any]]) -> KeyedSeries:
-    """The series of a keyed operator in an event log."""
-    mine = [event for event in events if event.get("region") == name]
-    samples = [event for event in mine if event["event"] == "keyed-sample"]
-    opened: dict[str, Any] = next((event for event in mine if event["event"] == "region-opened"), {})
-    workers = sorted({c["worker"] for event in samples for c in event["consumers"]})
-    times = np.array([event["time"] for event in samples])
+def keyed_series(name: str, mine: list[RegionEntry]) -> KeyedSeries:
+    """The series of a keyed operator, from its entries in an event log."""
+    samples, moves = entries_of(mine, KeyedSampleEntry), entries_of(mine, MovedEntry)
+    opened = next(iter(entries_of(mine, RegionOpenedEntry)), None)
+    workers = sorted({c.worker for entry in samples for c in entry.consumers})
+    times = np.array([entry.time for entry in samples])
     spans = np.maximum(np.diff(times), 1e-9)
-    moves = [event for event in mine if event["event"] == "moved"]
-    grids = {key: grid(samples, "consumers", workers, key) for key in ("rows", "units", "busy_s")}
+    parts = [entry.consumers for entry in samples]
+    grids = {key: grid(parts, workers, key) for key in ("rows", "units", "busy_s")}
     return KeyedSeries(
         region=name,
-        balance=opened.get("balance", ""),
+        balance=(opened and opened.balance) or "",
         workers=workers,
         seconds=times[1:] - times[0],
         rows_per_s=np.clip(np.diff(grids["rows"].sum(axis=1)), 0, None) / spans,
         units=grids["units"][1:],
         used=np.clip(np.diff(grids["busy_s"], axis=0), 0, None) / spans[:, None],
-        move_seconds=np.array([event["time"] for event in moves]) - times[0],
-        move_units=np.array([len(event["units"]) for event in moves]),
-        latency=latency_series([event for event in mine if event["event"] == "performance"], times[0]),
+        move_seconds=np.array([entry.time for entry in moves]) - times[0],
+        move_units=np.array([len(entry.units) for entry in moves]),
+        latency=latency_series(entries_of(mine, PerformanceEntry), times[0]),
     )
 
 
@@ -75,7 +87,7 @@ def draw_keyed(series: KeyedSeries) -> Figure:
     return figure
 
 
-def grid(samples: list[dict[str, Any]], members: str, workers: list[int], key: str) -> np.ndarray:
-    """One value of each worker, a column, in each sample, a row; 0 where a worker is not among the sample's members."""
-    found = [{c["worker"]: c[key] for c in event[members]} for event in samples]
+def grid(samples: Sequence[Sequence[OfWorker]], workers: list[int], key: str) -> np.ndarray:
+    """One value of each worker, a column, in each sample, a row; 0 where a worker is not in the sample."""
+    found = [{each.worker: getattr(each, key) for each in sample} for sample in samples]
     return np.array([[row.get(worker, 0.0) for worker in workers] for row in found], dtype=float)

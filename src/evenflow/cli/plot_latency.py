@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+
+from evenflow.model.entries import GraphResultsEntry, PerformanceEntry
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,11 @@ class LatencySeries:
     ms: dict[str, np.ndarray]
 
 
-def latency_series(entries: Sequence[dict[str, Any]], zero: float) -> LatencySeries:
+def latency_series(entries: Sequence[PerformanceEntry | GraphResultsEntry], zero: float) -> LatencySeries:
     """The series in entries of the event log; seconds count from `zero`. Entries without rows are left out."""
-    found = [entry for entry in entries if entry.get("latency_ms")]
-    ms = {what: np.array([entry["latency_ms"][what] for entry in found]) for what in ("mean", "p50", "p99")}
-    return LatencySeries(np.array([entry["time"] for entry in found]) - zero, ms)
+    found = [(entry.time, entry.latency_ms) for entry in entries if entry.latency_ms]
+    ms = {what: np.array([told[what] for _, told in found]) for what in ("mean", "p50", "p99")}
+    return LatencySeries(np.array([time for time, _ in found]) - zero, ms)
 
 
 def draw_latency(axes: Axes, series: LatencySeries) -> None:

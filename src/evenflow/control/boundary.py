@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
-from evenflow.control.events import Cancel, Instruction, Record, Tell
+from evenflow.control.events import Cancel, Instruction, Tell
 from evenflow.control.feeders import Feeders, Region
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.workers import Site
 from evenflow.errors import ProtocolError, described
+from evenflow.model.entries import ControllerErrorEntry, RegionFailedEntry
 from evenflow.model.messages import AbandonMoves, DropState, EvaluationLost, FeederRefused, ForgetEvaluation
 
 R = TypeVar("R", bound=Region)
@@ -76,7 +77,7 @@ class Boundary:
         for old in list(self._feeders.failed)[:-REMEMBERED]:
             del self._feeders.failed[old]
         self._forget(name)
-        yield Record(time, "region-failed", {"region": name, "error": error})
+        yield RegionFailedEntry(time=time, region=name, error=error)
         keyed = isinstance(region, KeyedRegion)
         for feeder in self._feeders.dismiss(name):
             yield Tell(feeder.peer, EvaluationLost(why) if keyed else FeederRefused(why))
@@ -92,7 +93,7 @@ class Boundary:
             stored = {evaluation: evaluation in evaluations.stored for evaluation in evaluations.ids}
         except Exception as error:  # it is broken as it is: everybody else's instructions must not be lost with it
             what = f"drop the state of region {region.name}, which workers keep"
-            yield Record(time, "controller-error", {"on": what, "error": described(error)})
+            yield ControllerErrorEntry(time=time, on=what, error=described(error))
             return
         for site in self._sites().values():
             if moves:

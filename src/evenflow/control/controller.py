@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from math import inf
 from typing import cast
+
+from msgspec.structs import replace
 
 from evenflow.control.boundary import Boundary
 from evenflow.control.events import (
@@ -24,7 +25,6 @@ from evenflow.control.events import (
     MoveAsked,
     Peer,
     PeerLeft,
-    Record,
     RegionFailed,
     RegionOpened,
     Replace,
@@ -44,6 +44,18 @@ from evenflow.control.ordered_region import OrderedRegion
 from evenflow.control.service import Service
 from evenflow.control.workers import WorkerRecord, Workers
 from evenflow.model import WorkerStatus
+from evenflow.model.entries import (
+    CheckpointTakenEntry,
+    ClusterStoppingEntry,
+    EventEntry,
+    StoreFailedEntry,
+    TaskEndedEntry,
+    WorkerJoinedEntry,
+    WorkerLostEntry,
+    WorkerRefusedEntry,
+    WorkerStoppedEntry,
+    WorkerTroubleEntry,
+)
 from evenflow.model.messages import (
     FeederMessage,
     MemorySet,
@@ -199,6 +211,8 @@ class Controller:
 
     def concerned(self, told: Instruction) -> str:
         """The region that an instruction is about; empty if it is about none."""
+        if isinstance(told, EventEntry):
+            return ""
         own = str(getattr(told.message if isinstance(told, Tell) else told, "region", ""))
         return own or (self._feeders.region_of(told.peer) if isinstance(told, Tell) else "")
 
@@ -238,19 +252,20 @@ class Controller:
         for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:
             self._service.forget(name)
             yield from self._boundary.one(event.time, self._regions.pop(name), lambda old: old.close(event.time))
-        told = region.opened(event.time)
-        yield replace(told, fields={**told.fields, "given": event.given}) if event.given else told
+        opened = region.opened(event.time)
+        yield replace(opened, given=event.given) if event.given else opened
         yield from region.set_workers(event.time, self._workers.sites)
 
     def _stored(self, event: SaveEnded) -> Iterator[Instruction]:
         save = event.save
         if event.error:
-            fields = {"region": save.region, "query": save.query, "what": save.kind, "error": event.error}
-            yield Record(event.time, "store-failed", fields)
+            yield StoreFailedEntry(
+                time=event.time, region=save.region, query=save.query, what=save.kind, error=event.error
+            )
         yield from self._boundary.one(event.time, self._keyed(save.region), lambda region: region.save_ended(event))
 
     def _checkpoint_taken(self, event: CheckpointTaken) -> Iterator[Instruction]:
-        yield Record(event.time, "checkpoint-taken", {"why": event.why})
+        yield CheckpointTakenEntry(time=event.time, why=event.why)
         yield from self._boundary.each_keyed(event.time, lambda region: region.give_up_stored(event))
 
     # -- workers
@@ -258,15 +273,14 @@ class Controller:
     def _worker_joined(self, time: float, peer: Peer, hello: WorkerHello) -> Iterator[Instruction]:
         if hello.worker not in self._workers or self._stopping:
             why = STOPPING if hello.worker in self._workers else f"there is no worker {hello.worker}"
-            yield Record(time, "worker-refused", {"worker": hello.worker, "reason": why})
+            yield WorkerRefusedEntry(time=time, worker=hello.worker, reason=why)
             yield Tell(peer, Shutdown(why))
             return
         before = self._workers[hello.worker]
         if before.state == "live":  # the new one is another copy of the task: the old one must not serve beside it
             yield Tell(before.site.peer, Shutdown("replaced by a newer attempt"))
         incarnation = self._workers.join(time, peer, hello).incarnation
-        fields = {"worker": hello.worker, "incarnation": incarnation, "host": hello.host, "pid": hello.pid}
-        yield Record(time, "worker-joined", fields)
+        yield WorkerJoinedEntry(time=time, worker=hello.worker, incarnation=incarnation, host=hello.host, pid=hello.pid)
         if self._clock_zero is not None:
             yield Tell(peer, SetClock(time - self._clock_zero))
         if before.memory:
@@ -321,13 +335,14 @@ class Controller:
 
     def _worker_trouble(self, time: float, worker: WorkerRecord, trouble: WorkerTrouble) -> Iterator[Instruction]:
         """A worker reports a problem; if it ends because of it, tasks that lose state are told this reason."""
-        fields = {"worker": worker.id, "what": trouble.what, "reason": trouble.reason, "ends": trouble.ends}
-        yield Record(time, "worker-trouble", fields)
+        yield WorkerTroubleEntry(
+            time=time, worker=worker.id, what=trouble.what, reason=trouble.reason, ends=trouble.ends
+        )
         if trouble.ends:
             worker.why = f"{trouble.what} failed: {trouble.reason}"
 
     def _task_ended(self, event: TaskEnded) -> Iterator[Instruction]:
-        yield Record(event.time, "task-ended", {"worker": event.worker, "reason": event.reason})
+        yield TaskEndedEntry(time=event.time, worker=event.worker, reason=event.reason)
         if not self._stopping and self._workers[event.worker].state != "live":
             self._workers[event.worker].state = "starting"
 
@@ -349,8 +364,10 @@ class Controller:
         yield from self._boundary.serve(event.time, region, lambda: self._feeders.leave(event))
         worker = self._workers.leave(event.peer, "stopped" if self._stopping else "lost")
         if worker is not None:
-            fields = {"worker": worker.id, "incarnation": worker.site.incarnation, "pid": worker.site.pid}
-            yield Record(event.time, f"worker-{worker.state}", fields | {"reason": event.reason})
+            kind, site = WorkerStoppedEntry if self._stopping else WorkerLostEntry, worker.site
+            yield kind(
+                time=event.time, worker=worker.id, incarnation=site.incarnation, pid=site.pid, reason=event.reason
+            )
             if not self._stopping:
                 yield from self._membership_changed(event.time)
 
@@ -358,7 +375,7 @@ class Controller:
         """Tell everybody. Regions hear of nobody who leaves from now on: what they lose is lost on purpose."""
         self._stopping = True
         yield from self._boundary.each(event.time, lambda region: region.note_rest(event.time))
-        yield Record(event.time, "cluster-stopping", {})
+        yield ClusterStoppingEntry(time=event.time)
         yield from self._feeders.stop()  # before the workers, so that feeders do not report lost workers
         for site in self._workers.sites.values():
             yield Tell(site.peer, Shutdown(STOPPING))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evenflow.model import MoveUnits
+from evenflow.model.entries import EventEntry
 from evenflow.model.graph import GraphShape
 from evenflow.model.messages import FeederMessage, ToFeeder, ToWorker, WorkerHello, WorkerMessage
 from evenflow.policy.graph.placement import Placement
@@ -260,15 +261,6 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """Write an entry to the event log."""
-
-    time: float
-    event: str
-    fields: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class Save:
     """Put a note or a manifest into the store. `SaveEnded` answers it.
 
@@ -312,4 +304,5 @@ class Replace:
     reason: str
 
 
-Instruction = Tell | Record | Save | Cancel | Warn | Replace
+Instruction = Tell | EventEntry | Save | Cancel | Warn | Replace
+"""What the controller wants done. An entry is to be written to the event log."""

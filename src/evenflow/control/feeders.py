@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
-from evenflow.control.events import Cancel, FeederJoined, Instruction, Peer, PeerLeft, Record, Tell
+from msgspec import UNSET
+
+from evenflow.control.events import Cancel, FeederJoined, Instruction, Peer, PeerLeft, Tell
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.ordered_region import OrderedRegion, refused
+from evenflow.model.entries import FeederFailedEntry, FeederJoinedEntry, FeederLeftEntry
 from evenflow.model.messages import (
     MOST_ERROR,
     FeederBegan,
@@ -81,7 +83,14 @@ class Feeders:
             if isinstance(event.saved, str) and event.stage:  # a retry would fail as well, and hide the reason
                 yield Cancel(event.own_stage or event.stage, f"region {event.region}: {why}")
             return
-        yield Record(event.time, "feeder-joined", _task(event) | {"query": event.query, "epoch": event.epoch})
+        yield FeederJoinedEntry(
+            time=event.time,
+            region=event.region,
+            partition=event.partition,
+            attempt=event.attempt,
+            query=event.query,
+            epoch=event.epoch,
+        )
         yield from region.join(event)
 
     def hear(self, time: float, peer: Peer, message: FeederMessage) -> Iterable[Instruction]:
@@ -106,9 +115,14 @@ class Feeders:
     ) -> Iterator[Instruction]:
         """A task fails. If the cluster is stopping, that is why, unless the user's function failed on a worker."""
         if not self._stopping or message.worker is not None:
-            where = {} if message.worker is None else {"worker": message.worker}
-            where |= {"partition": self._partitions.get(feeder.peer, feeder.partition)}
-            yield Record(time, "feeder-failed", _task(feeder) | where | {"error": message.reason[:MOST_ERROR]})
+            yield FeederFailedEntry(
+                time=time,
+                region=feeder.region,
+                partition=self._partitions.get(feeder.peer, feeder.partition),
+                attempt=feeder.attempt,
+                worker=UNSET if message.worker is None else message.worker,
+                error=message.reason[:MOST_ERROR],
+            )
         if not self._stopping:
             yield from region.hear(time, feeder, message)
 
@@ -119,7 +133,7 @@ class Feeders:
         if feeder is None:
             return
         partition = self._partitions.pop(event.peer, feeder.partition)
-        yield Record(event.time, "feeder-left", _task(feeder) | {"partition": partition})
+        yield FeederLeftEntry(time=event.time, region=feeder.region, partition=partition, attempt=feeder.attempt)
         region = self._regions.get(feeder.region)
         if region is not None and self._stopping:
             yield from region.note_rest(event.time)
@@ -131,8 +145,3 @@ class Feeders:
         self._stopping = True
         for peer in self._joined:
             yield Tell(peer, FeederRefused(STOPPING))
-
-
-def _task(feeder: FeederJoined) -> dict[str, Any]:
-    """Which task it is, for the event log."""
-    return {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt}

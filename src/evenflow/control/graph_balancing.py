@@ -15,7 +15,7 @@ from math import log2
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.control.events import GraphPlacing, Instruction, Peer, Record, Warn
+from evenflow.control.events import GraphPlacing, Instruction, Peer, Warn
 from evenflow.control.graph_samples import graph_sample, host_loads, too_heavy
 from evenflow.control.graph_statistics import GraphStatistics
 from evenflow.control.movement import Movements
@@ -133,8 +133,8 @@ class GraphBalancing:
             return
         shown = as_background(problem, spread)
         yield from self._warned_of(shown) if fed else ()
-        sample = graph_sample(time, self.placement.name, shown, spread, decision, self.measured)
-        yield Record(time, sample.event, {"region": self._movements.region, **sample.fields})
+        name = self._movements.region
+        yield graph_sample(time, name, self.placement.name, shown, spread, decision, self.measured)
         for move in self._moves(problem, spread, decision):
             self._moved = True  # also if it is over before this is asked again
             sizes = {unit: int(self._statistics.unit_bytes[unit]) for unit in move.units}

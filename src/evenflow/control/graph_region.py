@@ -5,17 +5,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any
 
 import numpy as np
-from msgspec.structs import asdict
 
-from evenflow.control.events import FeederJoined, Instruction, Peer, PeerLeft, Record, RegionOpened, Tell
+from evenflow.control.events import FeederJoined, Instruction, Peer, PeerLeft, RegionOpened, Tell
 from evenflow.control.graph_balancing import GraphBalancing
 from evenflow.control.graph_results import GraphResults
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.workers import Site, listed
 from evenflow.model import RoutingTable
+from evenflow.model.entries import FiltersOrderedEntry, OperatorPart, RegionOpenedEntry
 from evenflow.model.messages import (
     FeederMessage,
     FeederReport,
@@ -50,16 +49,20 @@ class GraphRegion(KeyedRegion):
     def senders(self) -> set[Peer]:
         return self.feeders | {site.peer for site in self.movements.sites.values()}
 
-    def opened(self, time: float) -> Record:
+    def opened(self, time: float) -> RegionOpenedEntry:
         shape = self.graph.shape
-        operators = [
-            {"name": node.name, "kind": node.kind, "units": node.units, "endpoint": node.endpoint}
-            for node in shape.nodes
-        ]
-        edges = [[each, number] for number, node in enumerate(shape.nodes) for each in dict.fromkeys(node.inputs)]
-        fields: dict[str, Any] = {"region": self.name, "placement": self.graph.placement.name, "units": self.units}
-        fields |= {"sources": list(shape.sources), "operators": operators, "edges": edges}
-        return Record(time, "region-opened", fields)
+        return RegionOpenedEntry(
+            time=time,
+            region=self.name,
+            placement=self.graph.placement.name,
+            units=self.units,
+            sources=list(shape.sources),
+            operators=[
+                OperatorPart(name=node.name, kind=node.kind, units=node.units, endpoint=node.endpoint)
+                for node in shape.nodes
+            ],
+            edges=[(each, number) for number, node in enumerate(shape.nodes) for each in dict.fromkeys(node.inputs)],
+        )
 
     def reopen(self, event: RegionOpened) -> Iterator[Instruction]:
         changed = event.operator != self.operator
@@ -92,7 +95,15 @@ class GraphRegion(KeyedRegion):
         if isinstance(message, FlowReport):
             self.graph.report(worker, message)
             for order in message.orders:
-                yield Record(time, "filters-ordered", {"region": self.name, "worker": worker, **asdict(order)})
+                yield FiltersOrderedEntry(
+                    time=time,
+                    region=self.name,
+                    worker=worker,
+                    operator=order.operator,
+                    filters=list(order.filters),
+                    cost_us=list(order.cost_us),
+                    selectivity=list(order.selectivity),
+                )
             return
         yield from super().hear_worker(time, worker, message)
         yield from self._route()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evenflow.control.events import Record
+from evenflow.model.entries import GraphResultsEntry, histogram
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import FlowProgress
 
@@ -32,7 +32,7 @@ class GraphResults:
         """Whether all results are in the event log."""
         return not self._latencies and not self._arrived
 
-    def note(self, time: float, final: bool = False) -> Iterator[Record]:
+    def note(self, time: float, final: bool = False) -> Iterator[GraphResultsEntry]:
         """The entry for the event log, if it is time for one, or the last moment, and there is anything to tell."""
         if self._noted is None:
             self._noted = time
@@ -41,7 +41,12 @@ class GraphResults:
         self._noted = time
         if not self._latencies and not self._arrived:
             return
-        fields = {"region": self._region, "arrived": self._arrived, "results": sum(self._latencies.rows.values())}
-        fields |= self._latencies.fields()
+        arrived, latencies = self._arrived, self._latencies
         self._latencies, self._arrived = Latencies(), 0
-        yield Record(time, "graph-results", fields)
+        yield GraphResultsEntry(
+            time=time,
+            region=self._region,
+            arrived=arrived,
+            results=sum(latencies.rows.values()),
+            **histogram(latencies),
+        )

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import UNSET
 
-from evenflow.control.events import Record
 from evenflow.control.graph_statistics import GraphStatistics
+from evenflow.model.entries import (
+    GraphSampleEntry,
+    HostPart,
+    LinkPart,
+    Maybe,
+    OperatorMovePart,
+    PlacedPart,
+    UnitsMovePart,
+)
 from evenflow.model.placement import PlacementProblem
 from evenflow.model.spread import SpreadOperator
 from evenflow.policy.graph.energy import PartialPlacement
@@ -40,76 +48,78 @@ def too_heavy(problem: PlacementProblem) -> dict[str, str]:
     }
 
 
-def energies_of(problem: PlacementProblem) -> tuple[float, list[dict[str, float]]]:
-    """The total energy as placed now, and the potential energy of each operator where it is, if they are few."""
+def energies_of(problem: PlacementProblem) -> tuple[float, list[Maybe[float]]]:
+    """The total energy as placed now, and the potential energy of each operator where it is; UNSET if they are many."""
     if not problem.operators:
         return 0.0, []
-    partial, energies = PartialPlacement(problem), []
+    partial = PartialPlacement(problem)
+    energies: list[Maybe[float]] = []
     for operator, host in enumerate(problem.placed):
         partial.add(operator, host)
     total = partial.total()
     if len(problem.placed) > LISTED_ENERGIES:
-        return total, [{} for _ in problem.placed]
+        return total, [UNSET for _ in problem.placed]
     for operator, host in enumerate(problem.placed):
         partial.remove(operator)
-        energies.append({"pe": round(float(partial.pe_of(operator)[host]), 4)})
+        energies.append(round(float(partial.pe_of(operator)[host]), 4))
         partial.add(operator, host)
     return total, energies
 
 
 def graph_sample(
     time: float,
+    region: str,
     placement: str,
     problem: PlacementProblem,
     spread: Sequence[SpreadOperator],
     decision: Decision,
     measured: GraphStatistics,
-) -> Record:
+) -> GraphSampleEntry:
     """What the placement saw, and what is to move; in `problem`, units of spread operators are background."""
     loads = [float(np.mean(operator.series)) for operator in problem.operators]
     by_host, workers = host_loads(problem), [host.id for host in problem.hosts]
     total, energies = energies_of(problem)
     summary = measured.latencies.summary
-    fields: dict[str, Any] = {
-        "placement": placement,
-        "seconds": round(measured.periods[-1].seconds, 6),
-        "operators": [
-            {"name": operator.name, "worker": workers[host], "load": round(load, 6), **energy}
+    return GraphSampleEntry(
+        time=time,
+        region=region,
+        placement=placement,
+        seconds=round(measured.periods[-1].seconds, 6),
+        operators=[
+            PlacedPart(name=operator.name, worker=workers[host], load=round(load, 6), pe=energy)
             for operator, host, load, energy in zip(problem.operators, problem.placed, loads, energies, strict=True)
         ],
-        "hosts": [
-            {
-                "worker": host.id,
-                "coefficient": round(host.coefficient, 4),
-                "load": round(float(load), 6),
-                "rows_s": round(measured.taken.get(host.id, 0.0), 1),
-                **({"queue": measured.queued[host.id]} if host.id in measured.queued else {}),
-            }
+        hosts=[
+            HostPart(
+                worker=host.id,
+                coefficient=round(host.coefficient, 4),
+                load=round(float(load), 6),
+                rows_s=round(measured.taken.get(host.id, 0.0), 1),
+                queue=measured.queued.get(host.id, UNSET),
+            )
             for host, load in zip(problem.hosts, by_host, strict=True)
         ],
-        "links": [
-            {"from": one, "to": other, "rows_s": round(rows, 1), "bytes_s": round(size, 1)}
+        links=[
+            LinkPart(source=one, target=other, rows_s=round(rows, 1), bytes_s=round(size, 1))
             for (one, other), (rows, size) in sorted(measured.link_use.items())
         ],
-        "total_pe": round(float(total), 6),
-        "load_std": round(float(by_host.std()), 6),
-        "level": decision.level,
-        "why": decision.why,
-        "moves": [
-            {"name": problem.operators[move.operator].name, "worker": workers[move.target]}
+        total_pe=round(float(total), 6),
+        load_std=round(float(by_host.std()), 6),
+        level=decision.level,
+        why=decision.why,
+        moves=[
+            OperatorMovePart(name=problem.operators[move.operator].name, worker=workers[move.target])
             for move in decision.operators
         ],
-        "units": [
-            {
-                "name": spread[move.spread].name,
-                "units": len(move.units),
-                "from": workers[move.source],
-                "to": workers[move.target],
-            }
+        units=[
+            UnitsMovePart(
+                name=spread[move.spread].name,
+                units=len(move.units),
+                source=workers[move.source],
+                target=workers[move.target],
+            )
             for move in decision.units
         ],
-    }
-    if summary is not None:
-        fields["latency_ms"] = measured.latencies.summary_ms
-        fields["results"] = summary.rows
-    return Record(time, "graph-sample", fields)
+        latency_ms=measured.latencies.summary_ms or UNSET,
+        results=summary.rows if summary is not None else UNSET,
+    )

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 
 import numpy as np
 
-from evenflow.control.events import Instruction, Peer, Record
+from evenflow.control.events import Instruction, Peer
 from evenflow.control.movement import Movements
 from evenflow.control.ordered_region import balance_failed
 from evenflow.control.performance import PerformanceLog
 from evenflow.control.statistics import Statistics, sampled
 from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.model.entries import RebalanceEntry, UnitRowsEntry
 from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.keyed.sharing import Sharing
 
@@ -83,7 +84,7 @@ class Balancing:
                 yield self._decided(time, moves)
             yield from self.carry_out(time, moves, feeders)
 
-    def _unit_rows(self, time: float) -> Iterator[Record]:
+    def _unit_rows(self, time: float) -> Iterator[UnitRowsEntry]:
         """For the event log: the units with the most rows since the last such entry, by which a run is simulated."""
         now = np.maximum(self._statistics.unit_arrived, self._statistics.unit_rows)
         rows, since = now - self._listed, self._listed_at
@@ -91,13 +92,15 @@ class Balancing:
         top = np.argsort(rows, kind="stable")[::-1][:LISTED_UNITS]
         top = top[rows[top] > 0]
         if len(top):
-            fields = {"region": self._region, "seconds": round(time - since, 6), "rows": int(rows.sum())}
-            fields |= {
-                "units": top.tolist(),
-                "unit_rows": rows[top].tolist(),
-                "others": int((rows > 0).sum()) - len(top),
-            }
-            yield Record(time, "unit-rows", fields)
+            yield UnitRowsEntry(
+                time=time,
+                region=self._region,
+                seconds=round(time - since, 6),
+                rows=int(rows.sum()),
+                units=top.tolist(),
+                unit_rows=rows[top].tolist(),
+                others=int((rows > 0).sum()) - len(top),
+            )
 
     def decide(self, time: float, feeders: Set[Peer], draining: Set[Peer]) -> list[MoveUnits]:
         """Ask the balance, if rows come in and no other operator on these workers moves units.
@@ -117,10 +120,16 @@ class Balancing:
             sizes = {unit: int(self._statistics.unit_bytes[unit]) for unit in move.units if 0 <= unit < self._units}
             yield from self._movements.ask(time, move, sizes, feeders)
 
-    def _decided(self, time: float, moves: Sequence[MoveUnits]) -> Record:
+    def _decided(self, time: float, moves: Sequence[MoveUnits]) -> RebalanceEntry:
         """For the event log: the moves that the balance wants, the rows of their units so far, and what it saw."""
         units = [unit for move in moves for unit in move.units if 0 <= unit < self._units]
-        rows = self._statistics.unit_rows[units].tolist()
-        fields = {"region": self._region, "balance": self.balance.name, "why": moves[0].reason, "moves": len(moves)}
-        fields |= {"units": len(units), "unit_rows": rows, "detail": dict(moves[0].detail)}
-        return Record(time, "rebalance", fields)
+        return RebalanceEntry(
+            time=time,
+            region=self._region,
+            balance=self.balance.name,
+            why=moves[0].reason,
+            moves=len(moves),
+            units=len(units),
+            unit_rows=self._statistics.unit_rows[units].tolist(),
+            detail=dict(moves[0].detail),
+        )

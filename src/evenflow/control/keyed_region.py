@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
+from msgspec import UNSET
 
 from evenflow.control.costs import Costs
 from evenflow.control.evaluation import evaluation_of
@@ -18,7 +19,6 @@ from evenflow.control.events import (
     Instruction,
     Peer,
     PeerLeft,
-    Record,
     RegionOpened,
     SaveEnded,
     Tell,
@@ -37,6 +37,17 @@ from evenflow.control.waits import Waits
 from evenflow.control.workers import Site, listed
 from evenflow.errors import SEVERAL_ACTIONS, ProtocolError
 from evenflow.model import KeyedSnapshot, MoveUnits, RoutingTable
+from evenflow.model.entries import (
+    AttemptPoisonedEntry,
+    AttemptStoppedEntry,
+    EvaluationDroppedEntry,
+    EvaluationEndedEntry,
+    EvaluationOverEntry,
+    EvaluationStoppedEntry,
+    FeederDrainingEntry,
+    FeederUnreadEntry,
+    RegionOpenedEntry,
+)
 from evenflow.model.messages import (
     ConsumerReport,
     DropState,
@@ -111,12 +122,11 @@ class KeyedRegion:
         """Whether it has feeders, or a query that may have feeders again."""
         return self.evaluations.feeding
 
-    def opened(self, time: float) -> Record:
+    def opened(self, time: float) -> RegionOpenedEntry:
         """The entry for the event log."""
-        fields: dict[str, Any] = {"region": self.name, "balance": self.balance.name, "units": self.units}
-        if self._sharing.qos:
-            fields["weight"] = self._sharing.weight(self.name)
-        return Record(time, "region-opened", fields)
+        weight = self._sharing.weight(self.name) if self._sharing.qos else UNSET
+        balance = self.balance.name
+        return RegionOpenedEntry(time=time, region=self.name, balance=balance, units=self.units, weight=weight)
 
     def reopen(self, event: RegionOpened) -> Iterator[Instruction]:
         """A query is restarted and finds its state by name; if the operator's code has changed, it is loaded again."""
@@ -134,7 +144,7 @@ class KeyedRegion:
         yield from self.note_rest(time)
         self._sharing.forget(self.name)
         for evaluation in self.evaluations.ids:
-            yield from self._end(time, evaluation, f"region {self.name} is long out of use", "evaluation-dropped")
+            yield from self._end(time, evaluation, f"region {self.name} is long out of use", EvaluationDroppedEntry)
         yield from self.movements.abandon(time, "the region is closed")
 
     # -- workers
@@ -246,12 +256,12 @@ class KeyedRegion:
                 self.stored.arrived(feeder, message)
             case FeederDraining():
                 self.draining.add(feeder.peer)
-                yield Record(time, "feeder-draining", {"region": self.name, "partition": feeder.partition})
+                yield FeederDrainingEntry(time=time, region=self.name, partition=feeder.partition)
             case FeederEnded():
                 yield from self.stored.ended(time, feeder, message, feeder.peer in self.begun)
             case FeederUnread():
                 self.evaluations.unread(feeder, time, feeder.peer in self.begun)
-                yield Record(time, "feeder-unread", {"region": self.name, "partition": feeder.partition})
+                yield FeederUnreadEntry(time=time, region=self.name, partition=feeder.partition)
             case FeederFailed():
                 yield from self._fail(time, feeder, message.reason)
             case FeederReport():
@@ -354,12 +364,18 @@ class KeyedRegion:
         """A task cannot go on, and cannot be repeated alone: its attempt, or its evaluation, fails."""
         name = evaluation_of(feeder)
         if name in self.evaluations.stored:
-            return self.stored.poison(time, name, why, "attempt-stopped" if stopped else "attempt-poisoned", silent)
-        return self._end(time, name, why, "evaluation-stopped" if stopped else "evaluation-ended")
+            return self.stored.poison(time, name, why, AttemptStoppedEntry if stopped else AttemptPoisonedEntry, silent)
+        return self._end(time, name, why, EvaluationStoppedEntry if stopped else EvaluationEndedEntry)
 
-    def _end(self, time: float, name: str, why: str, event: str = "evaluation-ended") -> Iterator[Instruction]:
+    def _end(
+        self,
+        time: float,
+        name: str,
+        why: str,
+        kind: type[EvaluationOverEntry] = EvaluationEndedEntry,
+    ) -> Iterator[Instruction]:
         """Close an evaluation: its feeders are told, its state is dropped everywhere."""
-        yield Record(time, event, {"region": self.name, "evaluation": name, "why": why})
+        yield kind(time=time, region=self.name, evaluation=name, why=why)
         feeders = self.evaluations.end(name, why)
         if not self.evaluations.stateful:
             self.statistics.unit_bytes[:] = 0
@@ -387,7 +403,7 @@ class KeyedRegion:
             remedy = "If a function may take this long, give Cluster a longer stall_timeout"
             yield from self._give_up(time, f"{why}: {silent}. {remedy}")
         for name, over in list(self.evaluations.idle(time)):
-            yield from self._end(time, name, over, "evaluation-dropped")
+            yield from self._end(time, name, over, EvaluationDroppedEntry)
 
     def note_rest(self, time: float) -> Iterator[Instruction]:
         """The entries of what came and left since the last ones, and of late rows: it is the last moment."""
@@ -398,7 +414,7 @@ class KeyedRegion:
         """Drop the state of evaluations whose RDDs are no longer persisted."""
         for name in self.evaluations.unpersisted(event.rdds):
             why = f"{name} was unpersisted, and its state dropped"
-            yield from self._end(event.time, name, why, "evaluation-dropped")
+            yield from self._end(event.time, name, why, EvaluationDroppedEntry)
 
     def _free(self, time: float) -> Iterator[Instruction]:
         """Let movements begin again if no state is being loaded or is to be loaded."""

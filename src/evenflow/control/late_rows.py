@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from evenflow.control.events import Instruction, Record, Warn
+from evenflow.control.events import Instruction, Warn
+from evenflow.model.entries import RowsLateEntry
 
 SETTLED_S = 1.0
 """How long after the first late row the warning waits for further ones of the same micro-batch."""
@@ -40,9 +41,8 @@ class LateRows:
         if not self._warned:
             self._warned = True
             yield Warn(self._text(total, inputs))
-        fields = {"region": self._region, "rows": total - self._noted, "total": total, "inputs": inputs}
-        self._noted, self._since = total, None
-        yield Record(time, "rows-late", fields)
+        rows, self._noted, self._since = total - self._noted, total, None
+        yield RowsLateEntry(time=time, region=self._region, rows=rows, total=total, inputs=inputs)
 
     def _text(self, total: int, inputs: Mapping[str, int]) -> str:
         by = f" ({', '.join(f'{name}: {count:,}' for name, count in inputs.items())})" if inputs else ""

@@ -38,10 +38,11 @@ from typing import Any
 
 import numpy as np
 
-from evenflow.control.events import Instruction, Peer, Record, Tell, Transfer
+from evenflow.control.events import Instruction, Peer, Tell, Transfer
 from evenflow.control.pauses import Pauses
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits, RoutingTable
+from evenflow.model.entries import MovedEntry, MoveEntry, MoveLateEntry, MoveRefusedEntry, MoveUndoneEntry
 from evenflow.model.messages import (
     AbandonMoves,
     DiscardUnits,
@@ -183,8 +184,14 @@ class Movements:
         """A balance or the user wants a move: begin it, or record why not."""
         why = self._problem(move)
         if why:
-            fields = {"region": self.region, "units": list(move.units), "source": move.source, "target": move.target}
-            yield Record(time, "move-refused", fields | {"why": why})
+            yield MoveRefusedEntry(
+                time=time,
+                region=self.region,
+                units=[_plain(unit) for unit in move.units],
+                source=_plain(move.source),
+                target=_plain(move.target),
+                why=why,
+            )
             return
         for units in self._parts(move.units, sizes):
             part = MoveUnits(self.region, units, move.source, move.target, move.reason)
@@ -259,7 +266,7 @@ class Movements:
         if source is not None:
             yield Tell(source.peer, UnitsMoved(number))
         fields = _fields(self.region, movement)
-        yield Record(time, "moved", fields | {"bytes": size, "seconds": round(took, 6), "version": self.table.version})
+        yield MovedEntry(time=time, **fields, bytes=size, seconds=round(took, 6), version=self.table.version)
         yield from self._begin(time, feeders)
 
     def failed(self, time: float, number: int, worker: int, reason: str, final: bool) -> Iterator[Instruction]:
@@ -290,7 +297,7 @@ class Movements:
         self.ended = time
         self._note_pause(time, movement)
         yield from self._release(movement, movement.source, feeders)
-        yield Record(time, "move-undone", _fields(self.region, movement) | {"why": movement.reason})
+        yield MoveUndoneEntry(time=time, **_fields(self.region, movement), why=movement.reason)
         yield from self._begin(time, feeders)
 
     def feeder_left(self, peer: Peer) -> Iterator[Instruction]:
@@ -315,7 +322,7 @@ class Movements:
     def abandon(self, time: float, why: str) -> Iterator[Instruction]:
         """State is lost: forget all movements, and tell workers to forget them."""
         for movement in self.under_way.values():
-            yield Record(time, "move-undone", _fields(self.region, movement) | {"why": why})
+            yield MoveUndoneEntry(time=time, **_fields(self.region, movement), why=why)
         if self.under_way:
             self.ended = time
             for site in self.sites.values():
@@ -337,12 +344,13 @@ class Movements:
                     yield from self._recall(time, movement, late)
             elif movement.awaited >= 0 and not movement.late and time >= movement.heard + PATIENCE_S:
                 movement.late = True
-                waits = {
-                    "phase": movement.phase,
-                    "worker": movement.awaited,
-                    "seconds": round(time - movement.heard, 3),
-                }
-                yield Record(time, "move-late", _fields(self.region, movement) | waits)
+                yield MoveLateEntry(
+                    time=time,
+                    **_fields(self.region, movement),
+                    phase=movement.phase,
+                    worker=movement.awaited,
+                    seconds=round(time - movement.heard, 3),
+                )
 
     @property
     def _least_s(self) -> float:
@@ -379,7 +387,7 @@ class Movements:
             about = (number, move.units, move.source, move.target, time, told)
             movement = Movement(*about, deadline=time + self._least_s, heard=time, size=size)
             self.under_way[number] = movement
-            yield Record(time, "move", _fields(self.region, movement) | {"why": move.reason})
+            yield MoveEntry(time=time, **_fields(self.region, movement), why=move.reason)
             for peer in sorted(told):
                 yield Tell(peer, PauseUnits(number, self.region, move.units, move.source))
             yield Tell(self.sites[move.source].peer, self._order(movement))
@@ -485,6 +493,11 @@ def _fields(region: str, movement: Movement) -> dict[str, Any]:
         "region": region,
         "move": movement.id,
         "units": list(movement.units),
-        "source": movement.source,
-        "target": movement.target,
+        "source": _plain(movement.source),
+        "target": _plain(movement.target),
     }
+
+
+def _plain(number: Any) -> Any:
+    """A number of a move as readers of the event log take it; that of a user's balance may be numpy's."""
+    return int(number) if isinstance(number, np.integer) else number

@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from msgspec import UNSET
+
 from evenflow.control.costs import Costs
-from evenflow.control.events import FeederJoined, Instruction, Peer, PeerLeft, Record, Tell
+from evenflow.control.events import FeederJoined, Instruction, Peer, PeerLeft, Tell
 from evenflow.control.performance import PerformanceLog
 from evenflow.control.workers import Site, listed
 from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
+from evenflow.model.entries import (
+    BalanceFailedEntry,
+    ConnectionPart,
+    FeederRefusedEntry,
+    PerformanceEntry,
+    RegionOpenedEntry,
+    SampleEntry,
+    WeightsEntry,
+    WeightsRefusedEntry,
+)
 from evenflow.model.messages import Directory, EvaluationLost, FeederMessage, FeederRefused, FeederReport, Weights
 from evenflow.policy.ordered.balance import Balance, even_weights
 
@@ -48,17 +60,21 @@ class OrderedRegion:
         """Whether it has feeders."""
         return bool(self.feeders)
 
-    def opened(self, time: float) -> Record:
+    def opened(self, time: float) -> RegionOpenedEntry:
         """The entry for the event log."""
-        fields = {"region": self.name, "balance": self.balance.name, "splitting": self.balance.splitting}
-        weight = {} if self.weight is None else {"weight": self.weight}
-        return Record(time, "region-opened", fields | weight)
+        return RegionOpenedEntry(
+            time=time,
+            region=self.name,
+            balance=self.balance.name,
+            splitting=self.balance.splitting,
+            weight=UNSET if self.weight is None else self.weight,
+        )
 
     def close(self, time: float) -> Iterable[Instruction]:
         """Close a region that has had no feeders for long."""
         return self.note_rest(time)
 
-    def note_rest(self, time: float) -> Iterator[Record]:
+    def note_rest(self, time: float) -> Iterator[PerformanceEntry]:
         """The entry of what came and left since the last one: it is the last moment."""
         return self.performance.note(time, final=True)
 
@@ -134,31 +150,28 @@ class OrderedRegion:
         known = self.feeding_s, connections, self.rows_out, self.performance.total
         return Snapshot(time, self.name, len(self.feeders), *known)
 
-    def _sample(self, time: float) -> Record:
+    def _sample(self, time: float) -> SampleEntry:
         snapshot = self.snapshot(time)
-        return Record(
-            time,
-            "sample",
-            {
-                "region": self.name,
-                "feeders": snapshot.feeders,
-                "feeding_s": round(snapshot.feeding_s, 6),
-                "rows_out": snapshot.rows_out,
-                "resent": self.resent,
-                "rerouted": self.rerouted,
-                "connections": [
-                    {
-                        "worker": c.worker,
-                        "weight": c.weight,
-                        "blocked_s": round(c.blocked_s, 6),
-                        "rows_sent": c.rows_sent,
-                        "rows_done": c.rows_done,
-                        "busy_s": round(c.busy_s, 6),
-                        "under_way_s": round(c.under_way_s, 6),
-                    }
-                    for c in snapshot.connections
-                ],
-            },
+        return SampleEntry(
+            time=time,
+            region=self.name,
+            feeders=snapshot.feeders,
+            feeding_s=round(snapshot.feeding_s, 6),
+            rows_out=snapshot.rows_out,
+            resent=self.resent,
+            rerouted=self.rerouted,
+            connections=[
+                ConnectionPart(
+                    worker=c.worker,
+                    weight=c.weight,
+                    blocked_s=round(c.blocked_s, 6),
+                    rows_sent=c.rows_sent,
+                    rows_done=c.rows_done,
+                    busy_s=round(c.busy_s, 6),
+                    under_way_s=round(c.under_way_s, 6),
+                )
+                for c in snapshot.connections
+            ],
         )
 
     def _rebalance(self, time: float, tell: bool = True) -> Iterator[Instruction]:
@@ -174,12 +187,19 @@ class OrderedRegion:
     def _carry_out(self, time: float, moves: Iterable[SetWeights], tell: bool) -> Iterator[Instruction]:
         for move in moves:
             problem = self._problem(move)
-            fields = {"region": self.name, "weights": _keys(move.weights), "reason": move.reason}
+            told = _plain(move.weights)
             if problem:
-                yield Record(time, "weights-refused", fields | {"why": problem})
+                yield WeightsRefusedEntry(time=time, region=self.name, weights=told, reason=move.reason, why=problem)
                 continue
             self.weights = {int(worker): int(weight) for worker, weight in move.weights.items()}
-            yield Record(time, "weights", fields | {"balance": self.balance.name, "detail": dict(move.detail)})
+            yield WeightsEntry(
+                time=time,
+                region=self.name,
+                weights=told,
+                reason=move.reason,
+                balance=self.balance.name,
+                detail=dict(move.detail),
+            )
             for peer in self.feeders if tell else ():
                 yield Tell(peer, Weights(dict(self.weights)))
 
@@ -196,16 +216,15 @@ class OrderedRegion:
 
 def refused(feeder: FeederJoined, why: str, message: FeederRefused | None = None) -> Iterator[Instruction]:
     """Refuse a feeder, in a region of either kind."""
-    yield Record(feeder.time, "feeder-refused", {"region": feeder.region, "reason": why})
+    yield FeederRefusedEntry(time=feeder.time, region=feeder.region, reason=why)
     yield Tell(feeder.peer, message or EvaluationLost(why))
 
 
-def balance_failed(time: float, region: str, balance: str, error: Exception) -> Record:
+def balance_failed(time: float, region: str, balance: str, error: Exception) -> BalanceFailedEntry:
     """The entry for the event log when a balance has failed, in a region of either kind."""
-    fields = {"region": region, "balance": balance, "error": f"{type(error).__name__}: {error}"}
-    return Record(time, "balance-failed", fields)
+    return BalanceFailedEntry(time=time, region=region, balance=balance, error=f"{type(error).__name__}: {error}")
 
 
-def _keys(weights: Mapping[int, int]) -> dict[str, int]:
-    """Weights as JSON for the event log; those of a balance may be numpy's numbers."""
-    return {str(worker): weight if weight % 1 else int(weight) for worker, weight in weights.items()}
+def _plain(weights: Mapping[int, int]) -> dict[int, float]:
+    """Weights for the event log; those of a balance may be numpy's numbers."""
+    return {int(worker): float(weight) if weight % 1 else int(weight) for worker, weight in weights.items()}

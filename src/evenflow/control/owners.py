@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
-from evenflow.control.events import Record
 from evenflow.model import RoutingTable
+from evenflow.model.entries import UnitOwnersEntry
 
 
 class OwnersLog:
@@ -24,18 +24,16 @@ class OwnersLog:
         self._version = -1
         self._told: npt.NDArray[np.int32] | None = None
 
-    def note(self, time: float, table: RoutingTable, live: Collection[int]) -> Iterator[Record]:
+    def note(self, time: float, table: RoutingTable, live: Collection[int]) -> Iterator[UnitOwnersEntry]:
         """The entry, if anything has changed."""
         if table.version == self._version or not live:
             return
         self._version, before, self._told = table.version, self._told, table.owners
-        fields: dict[str, Any] = {"region": self._region, "version": table.version}
+        entry = UnitOwnersEntry(time=time, region=self._region, version=table.version)
         if before is None:
             even = np.array_equal(RoutingTable.even(table.units, sorted(live)).owners, table.owners)
-            fields |= {"even": sorted(live)} if even else {"owners": table.owners.tolist()}
-        else:
-            units = np.flatnonzero(before != table.owners)
-            if not len(units):
-                return
-            fields |= {"units": units.tolist(), "owners": table.owners[units].tolist()}
-        yield Record(time, "unit-owners", fields)
+            yield replace(entry, even=sorted(live)) if even else replace(entry, owners=table.owners.tolist())
+            return
+        units = np.flatnonzero(before != table.owners)
+        if len(units):
+            yield replace(entry, units=units.tolist(), owners=table.owners[units].tolist())

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
-from evenflow.control.events import Record
+from evenflow.model.entries import AnsweredPart, FeederPart, PerformanceEntry, histogram
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import FeederReport
 from evenflow.model.statistics import Performance
@@ -51,7 +51,7 @@ class PerformanceLog:
         )
         self._answered.pop(worker, None)
 
-    def note(self, time: float, final: bool = False) -> Iterator[Record]:
+    def note(self, time: float, final: bool = False) -> Iterator[PerformanceEntry]:
         """The entry for the event log, if it is time for one, or the last moment, and there is anything to tell."""
         if self._noted is None:
             self._noted = time
@@ -61,31 +61,33 @@ class PerformanceLog:
         self._noted = time
         came = any(known.rows_in or known.shed or known.latencies for known in self._feeders.values())
         if came or any(self._answered.values()):
-            fields = {"region": self._region, "seconds": round(seconds, 6)}
-            yield Record(time, "performance", fields | self._entry(seconds))
+            yield self._entry(time, seconds)
         self._last, self._feeders, self._answered = self.total, {}, {}
 
-    def _entry(self, seconds: float) -> dict[str, Any]:
+    def _entry(self, time: float, seconds: float) -> PerformanceEntry:
         now, before = self.total, self._last
         taken = sorted(self._feeders.items(), key=lambda item: -item[1].rows_in)[:FEEDERS]
-        return {
-            "rows_in": now.rows_in - before.rows_in,
-            "shed": now.shed - before.shed,
-            **(now.latencies - before.latencies).fields(),
-            "feeders": [
-                {"partition": partition, **_rates(known.rows_in, seconds, known.latencies)}
+        return PerformanceEntry(
+            time=time,
+            region=self._region,
+            seconds=round(seconds, 6),
+            rows_in=now.rows_in - before.rows_in,
+            shed=now.shed - before.shed,
+            **histogram(now.latencies - before.latencies),
+            feeders=[
+                FeederPart(partition=partition, **_rates(known.rows_in, seconds, known.latencies))
                 for partition, known in sorted(taken)
             ],
-            "workers": [
-                {
-                    "worker": worker,
+            workers=[
+                AnsweredPart(
+                    worker=worker,
                     **_rates(
                         self._answered.get(worker, 0), seconds, latencies - before.workers.get(worker, Latencies())
                     ),
-                }
+                )
                 for worker, latencies in sorted(now.workers.items())
             ],
-        }
+        )
 
 
 def _grown(known: Performance, told: FeederReport) -> Performance:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from evenflow.control.events import Instruction, Peer, Record, Tell
+from evenflow.control.events import Instruction, Peer, Tell
 from evenflow.control.workers import Site
 from evenflow.model import Performance
+from evenflow.model.entries import QosEntry
 from evenflow.model.messages import ServiceWeights, ShedRows
 from evenflow.model.qos import Qos, qos_of
 from evenflow.policy.keyed.sharing import Sharing
@@ -110,9 +111,15 @@ class Service:
             region.shed = adjusted.shed
             for peer in sorted(region.feeders):
                 yield Tell(peer, ShedRows(adjusted.shed))
-        fields = {"region": region.name, "why": adjusted.why, "p99_ms": adjusted.p99_ms, "target_ms": qos.latency_ms}
-        fields |= {"weight": self._sharing.weight(region.name), "shed": adjusted.shed}
-        yield Record(time, "qos", fields)
+        yield QosEntry(
+            time=time,
+            region=region.name,
+            why=adjusted.why,
+            p99_ms=adjusted.p99_ms,
+            target_ms=qos.latency_ms,
+            weight=self._sharing.weight(region.name),
+            shed=adjusted.shed,
+        )
 
     def _weights(self) -> ServiceWeights:
         return ServiceWeights({region: self._sharing.weight(region) for region in self._sharing.boosts})

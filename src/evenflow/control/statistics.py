@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import UNSET
 
-from evenflow.control.events import Record
 from evenflow.control.workers import Site
 from evenflow.model import Consumer, KeyedSnapshot
+from evenflow.model.entries import ConsumerPart, KeyedSampleEntry
 from evenflow.model.messages import ConsumerReport, FeederArrivals
 
 KEPT_KEYS = 256
@@ -93,46 +94,43 @@ class Statistics:
         return sizes
 
 
-def sampled(snapshot: KeyedSnapshot, keys: Mapping[int, str]) -> Record:
+def sampled(snapshot: KeyedSnapshot, keys: Mapping[int, str]) -> KeyedSampleEntry:
     """The entry of a snapshot for the event log, with the values of keys of the hottest units that are known."""
     hottest = _hottest(snapshot.unit_rows)
-    known = {str(unit): keys[unit] for unit, _ in hottest if unit in keys}
+    known = {unit: keys[unit] for unit, _ in hottest if unit in keys}
     owned = np.bincount(snapshot.table.owners, minlength=1 + max((c.worker for c in snapshot.consumers), default=0))
-    return Record(
-        snapshot.time,
-        "keyed-sample",
-        {
-            "region": snapshot.region,
-            "feeders": snapshot.feeders,
-            "version": snapshot.table.version,
-            "moving": snapshot.moving,
-            "moved": snapshot.moved,
-            "bytes_moved": snapshot.bytes_moved,
-            "state_bytes": int(snapshot.unit_bytes.sum()),
-            "hottest": hottest,
-            **({"keys": known} if known else {}),
-            "counts": dict(snapshot.counts),
-            "consumers": [
-                {
-                    "worker": c.worker,
-                    "units": int(owned[c.worker]),
-                    "rows": c.rows,
-                    "bytes": c.bytes,
-                    "busy_s": round(c.busy_s, 6),
-                    "idle_s": round(c.idle_s, 6),
-                    "seconds": round(c.seconds, 6),
-                    "memory": c.memory,
-                    "resident": c.resident,
-                    "spilled": c.spilled,
-                    "pending": c.pending,
-                }
-                for c in snapshot.consumers
-            ],
-        },
+    return KeyedSampleEntry(
+        time=snapshot.time,
+        region=snapshot.region,
+        feeders=snapshot.feeders,
+        version=snapshot.table.version,
+        moving=snapshot.moving,
+        moved=snapshot.moved,
+        bytes_moved=snapshot.bytes_moved,
+        state_bytes=int(snapshot.unit_bytes.sum()),
+        hottest=hottest,
+        keys=known or UNSET,
+        counts=dict(snapshot.counts),
+        consumers=[
+            ConsumerPart(
+                worker=c.worker,
+                units=int(owned[c.worker]),
+                rows=c.rows,
+                bytes=c.bytes,
+                busy_s=round(c.busy_s, 6),
+                idle_s=round(c.idle_s, 6),
+                seconds=round(c.seconds, 6),
+                memory=c.memory,
+                resident=c.resident,
+                spilled=c.spilled,
+                pending=c.pending,
+            )
+            for c in snapshot.consumers
+        ],
     )
 
 
-def _hottest(rows: npt.NDArray[np.int64]) -> list[list[int]]:
+def _hottest(rows: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     """The ten units with the most rows so far, and their rows."""
     top = np.argsort(rows)[::-1][:10]
-    return [[int(unit), int(rows[unit])] for unit in top if rows[unit]]
+    return [(int(unit), int(rows[unit])) for unit in top if rows[unit]]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import UNSET
 
 from evenflow.control import refusals
 from evenflow.control.epochs import Epochs
@@ -20,7 +21,6 @@ from evenflow.control.events import (
     FeederJoined,
     Instruction,
     Peer,
-    Record,
     Save,
     SaveEnded,
     Tell,
@@ -28,6 +28,15 @@ from evenflow.control.events import (
 )
 from evenflow.control.movement import Movements
 from evenflow.model.checkpoint import SavedUnits
+from evenflow.model.entries import (
+    AttemptEntry,
+    AttemptPoisonedEntry,
+    LoadedEntry,
+    LoadingEntry,
+    RepeatLeftEntry,
+    SnapshotTooLateEntry,
+    TaskDurableEntry,
+)
 from evenflow.model.messages import (
     Committed,
     DropState,
@@ -131,12 +140,17 @@ class StoredQueries:
         for peer in peers:
             yield Tell(peer, Committed())
 
-    def _durable(self, time: float, query: str, log_s: float, note_s: float) -> Record:
+    def _durable(self, time: float, query: str, log_s: float, note_s: float) -> TaskDurableEntry:
         times = {"log_s": round(log_s, 6), "note_s": round(note_s, 6)}
-        return Record(time, "task-durable", {"region": self.region, "query": query} | times)
+        return TaskDurableEntry(time=time, region=self.region, query=query, **times)
 
     def poison(
-        self, time: float, name: str, why: str, event: str = "attempt-poisoned", silent: bool = False
+        self,
+        time: float,
+        name: str,
+        why: str,
+        kind: type[AttemptEntry] = AttemptPoisonedEntry,
+        silent: bool = False,
     ) -> Iterator[Instruction]:
         """The attempt at a query's present batch cannot count: tell its tasks, and drop the state in memory.
 
@@ -147,7 +161,7 @@ class StoredQueries:
         held, now = epochs.held, epochs.attempt
         counted = now is not None and bool(now.feeders or not now.poisoned)
         feeders = epochs.poison(why)
-        yield Record(time, event, {"region": self.region, "evaluation": name, "epoch": epochs.epoch, "why": why})
+        yield kind(time=time, region=self.region, evaluation=name, epoch=epochs.epoch, why=why)
         for peer in sorted(feeders):
             yield Tell(peer, EvaluationLost(why))
         if held is not None:
@@ -194,7 +208,7 @@ class StoredQueries:
         for name, epochs in self.evaluations.stored.items() if self.movements.queued else ():
             if epochs.repeating and self.evaluations.idle_s(name, time) > LEFT_S:
                 why = f"batch {epochs.epoch} of {name} was given again in part, and no task has come for {LEFT_S:.0f} s"
-                yield from self.poison(time, name, why, "repeat-left", silent=True)
+                yield from self.poison(time, name, why, RepeatLeftEntry, silent=True)
 
     def load(self, time: float) -> Iterator[Instruction]:
         """Begin to load state that tasks wait for, if it is not being loaded yet."""
@@ -215,8 +229,14 @@ class StoredQueries:
         logs = tuple(LogEntry(log.epoch, log.attempt, dict(log.segments)) for log in base.logs)
         of = epochs.attempt.repeats
         repeated = LogEntry(epochs.epoch, of.number, dict(of.segments)) if of is not None else None
-        fields = {"region": self.region, "evaluation": name, "epoch": base.epoch, "snapshots": len(base.snapshots)}
-        yield Record(time, "loading", fields | ({"repeats": of.number} if of is not None else {}))
+        yield LoadingEntry(
+            time=time,
+            region=self.region,
+            evaluation=name,
+            epoch=base.epoch,
+            snapshots=len(base.snapshots),
+            repeats=of.number if of is not None else UNSET,
+        )
         self.asked[name] = time
         for worker, site in self.movements.sites.items():
             order = LoadState(
@@ -245,9 +265,16 @@ class StoredQueries:
         epochs = self.evaluations.stored.get(told.evaluation)
         if epochs is None or worker not in epochs.loading or told.load != epochs.loads:
             return
-        fields = {"region": self.region, "evaluation": told.evaluation, "worker": worker, "error": told.error}
-        fields |= {"bytes": told.bytes, "rows": told.rows, "seconds": round(told.seconds, 6)}
-        yield Record(time, "loaded", fields)
+        yield LoadedEntry(
+            time=time,
+            region=self.region,
+            evaluation=told.evaluation,
+            worker=worker,
+            error=told.error,
+            bytes=told.bytes,
+            rows=told.rows,
+            seconds=round(told.seconds, 6),
+        )
         if told.error:
             why = f"worker {worker} cannot load state: {told.error}"
             yield from self.poison(time, told.evaluation, why)
@@ -258,7 +285,12 @@ class StoredQueries:
         """A worker has saved units; if the report is too late to be used, it has to save them again."""
         epochs = self.evaluations.stored.get(told.evaluation)
         if epochs is not None and not epochs.reported(SavedUnits(told.name, told.epoch, told.units)):
-            fields = {"region": self.region, "evaluation": told.evaluation, "epoch": told.epoch}
-            yield Record(time, "snapshot-too-late", fields | {"units": len(told.units)})
+            yield SnapshotTooLateEntry(
+                time=time,
+                region=self.region,
+                evaluation=told.evaluation,
+                epoch=told.epoch,
+                units=len(told.units),
+            )
             peer = self.movements.sites[worker].peer
             yield Tell(peer, SaveAgain(self.region, told.evaluation, told.epoch, told.units))

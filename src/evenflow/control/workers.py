@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from evenflow.control.events import Instruction, MemoryAsked, Peer, Record, ReportsAsked, Tell, Warn
+from evenflow.control.events import Instruction, MemoryAsked, Peer, ReportsAsked, Tell, Warn
 from evenflow.model import WorkerStatus
+from evenflow.model.entries import MemoryAskedEntry, MemoryRefusedEntry, MemorySetEntry
 from evenflow.model.messages import MemorySet, SendReport, SetMemory, WorkerAddress, WorkerHello
 
 
@@ -105,18 +106,32 @@ class Workers:
         for number, memory in event.memory.items():
             worker = self[number]
             worker.memory = memory
-            yield Record(event.time, "memory-asked", {"worker": number, "memory": memory})
+            yield MemoryAskedEntry(time=event.time, worker=number, memory=memory)
             if worker.state == "live":
                 yield Tell(worker.site.peer, SetMemory(memory))
 
     def memory_set(self, time: float, worker: WorkerRecord, told: MemorySet) -> Iterator[Instruction]:
         """A worker has another budget, or says why not."""
-        fields = {"worker": worker.id, "memory": told.memory, "resident": told.resident, "spilled": told.spilled}
         worker.memory = told.memory
         if not told.error:
-            yield Record(time, "memory-set", fields | {"seconds": round(told.seconds, 6)})
+            yield MemorySetEntry(
+                time=time,
+                worker=worker.id,
+                memory=told.memory,
+                resident=told.resident,
+                spilled=told.spilled,
+                seconds=round(told.seconds, 6),
+            )
             return
-        yield Record(time, "memory-refused", fields | {"asked": told.asked, "reason": told.error})
+        yield MemoryRefusedEntry(
+            time=time,
+            worker=worker.id,
+            memory=told.memory,
+            resident=told.resident,
+            spilled=told.spilled,
+            asked=told.asked,
+            reason=told.error,
+        )
         text = f"worker {worker.id} keeps {told.memory} bytes of memory for state, and does not change to {told.asked}"
         yield Warn(f"{text}: {told.error}")
 

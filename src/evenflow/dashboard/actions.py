@@ -7,12 +7,51 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import UNSET
+
 from evenflow.dashboard.effects import AFTER_S, BEFORE_S, Action
 from evenflow.dashboard.history import Chronicle
 from evenflow.dashboard.pace import LAG_S, RECENT_S
 from evenflow.dashboard.regions import KEPT_REGIONS
 from evenflow.dashboard.workers import whole
-from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.entries import (
+    AttemptPoisonedEntry,
+    BalanceFailedEntry,
+    CheckpointTakenEntry,
+    ControllerErrorEntry,
+    ControllerFailedEntry,
+    EntriesLeftOutEntry,
+    EvaluationEndedEntry,
+    EventEntry,
+    EventLogLostEntry,
+    FeederFailedEntry,
+    FeederJoinedEntry,
+    FeederLeftEntry,
+    FeederRefusedEntry,
+    MemoryRefusedEntry,
+    MovedEntry,
+    MoveEntry,
+    MoveRefusedEntry,
+    MoveUndoneEntry,
+    PeerRefusedEntry,
+    QosEntry,
+    RegionEntry,
+    RegionFailedEntry,
+    SampleEntry,
+    SnapshotTooLateEntry,
+    StoreFailedEntry,
+    StrangerRefusedEntry,
+    TaskEndedEntry,
+    WarningEntry,
+    WeightsEntry,
+    WeightsRefusedEntry,
+    WorkerJoinedEntry,
+    WorkerLostEntry,
+    WorkerRefusedEntry,
+    WorkerTroubleEntry,
+    as_dict,
+    name_of,
+)
 from evenflow.model.moves import MEASURED
 
 KEPT = 120
@@ -28,36 +67,38 @@ CHANGES = "move", "weights"
 TEXT = 400
 """Characters of a reason, at most."""
 
-FAILURES = {
-    "worker-lost": "lost",
-    "worker-trouble": "trouble",
-    "worker-refused": "refused",
-    "task-ended": "task ended",
-    "feeder-failed": "task failed",
-    "feeder-refused": "task refused",
-    "attempt-poisoned": "batch given up",
-    "evaluation-ended": "state dropped",
-    "store-failed": "store",
-    "checkpoint-taken": "checkpoint taken",
-    "snapshot-too-late": "snapshot too late",
-    "balance-failed": "balance failed",
-    "region-failed": "operator failed",
-    "memory-refused": "memory refused",
-    "controller-error": "controller",
-    "controller-failed": "controller failed",
-    "peer-refused": "refused",
-    "stranger-refused": "refused",
-    "entries-left-out": "entries left out",
-    "event-log-lost": "event log lost",
-    "warning": "warning",
+FAILURES: dict[type[EventEntry], str] = {
+    WorkerLostEntry: "lost",
+    WorkerTroubleEntry: "trouble",
+    WorkerRefusedEntry: "refused",
+    TaskEndedEntry: "task ended",
+    FeederFailedEntry: "task failed",
+    FeederRefusedEntry: "task refused",
+    AttemptPoisonedEntry: "batch given up",
+    EvaluationEndedEntry: "state dropped",
+    StoreFailedEntry: "store",
+    CheckpointTakenEntry: "checkpoint taken",
+    SnapshotTooLateEntry: "snapshot too late",
+    BalanceFailedEntry: "balance failed",
+    RegionFailedEntry: "operator failed",
+    MemoryRefusedEntry: "memory refused",
+    ControllerErrorEntry: "controller",
+    ControllerFailedEntry: "controller failed",
+    PeerRefusedEntry: "refused",
+    StrangerRefusedEntry: "refused",
+    EntriesLeftOutEntry: "entries left out",
+    EventLogLostEntry: "event log lost",
+    WarningEntry: "warning",
 }
-"""By event, how what went wrong is called."""
+"""By kind of entry, how what went wrong is called."""
 REASONS = ("why", "reason", "error", "text")
+STRANGER = name_of(StrangerRefusedEntry)
 
 
-def reason_of(entry: LoggedEvent) -> str:
+def reason_of(entry: EventEntry) -> str:
     """Why, in an entry's own words."""
-    return next((str(entry[each])[:TEXT] for each in REASONS if entry.get(each)), "")
+    told = (getattr(entry, each, "") for each in REASONS)
+    return next((str(text)[:TEXT] for text in told if text), "")
 
 
 @dataclass(slots=True)
@@ -88,38 +129,40 @@ class Actions:
         self._known: dict[str, RegionKnown] = {}
         """By region, the one told of least recently first."""
 
-    def apply(self, entry: LoggedEvent) -> None:
+    def apply(self, entry: EventEntry) -> None:
         """Take in an entry."""
-        event, time = entry["event"], float(entry["at"])
-        match event:
-            case "move":
-                self._move(entry, time)
-            case "moved":
-                self._moved(entry, time)
-            case "move-refused" | "weights-refused":
+        match entry:
+            case MoveEntry():
+                self._move(entry)
+            case MovedEntry():
+                self._moved(entry)
+            case MoveRefusedEntry():
                 self.refused += 1
-                self._note(entry, time, "refused", len(entry.get("units", ())))
-            case "move-undone":
-                self.undone += len(entry["units"])
-                self._note(entry, time, "undone", len(entry["units"]))
-            case "qos":
-                self._note(entry, time, "qos", 0)
-            case "weights":
-                self._new_weights(entry, time)
-            case "sample":
+                self._note(entry, "refused", entry.units, _route(entry))
+            case WeightsRefusedEntry():
+                self.refused += 1
+                self._note(entry, "refused")
+            case MoveUndoneEntry():
+                self.undone += len(entry.units)
+                self._note(entry, "undone", entry.units, _route(entry))
+            case QosEntry():
+                self._note(entry, "qos")
+            case WeightsEntry():
+                self._new_weights(entry)
+            case SampleEntry():
                 self._first_weights(entry)
-            case "feeder-joined":
-                self._feeder_joined(entry, time)
-            case "feeder-left":
-                self._feeder_left(entry, time)
-            case "worker-joined" if entry["incarnation"] > 1:
+            case FeederJoinedEntry():
+                self._feeder_joined(entry)
+            case FeederLeftEntry():
+                self._feeder_left(entry)
+            case WorkerJoinedEntry() if entry.incarnation > 1:
                 self.restarts += 1
-                self._trouble(entry, time, "restarted")
-            case "entries-left-out":
-                self._trouble(entry, time, f"{str(entry['kind'])[:TEXT]} {FAILURES[event]}")
-            case _ if event in FAILURES:
-                self.lost += event == "worker-lost"
-                self._trouble(entry, time, FAILURES[event])
+                self._trouble(entry, "restarted")
+            case EntriesLeftOutEntry():
+                self._trouble(entry, f"{entry.kind[:TEXT]} {FAILURES[EntriesLeftOutEntry]}")
+            case _ if type(entry) in FAILURES:
+                self.lost += isinstance(entry, WorkerLostEntry)
+                self._trouble(entry, FAILURES[type(entry)])
 
     def latest(self) -> Action | None:
         """The latest that changed where rows go."""
@@ -151,9 +194,9 @@ class Actions:
             del self._known[next(iter(self._known))]
         return known
 
-    def _feeder_joined(self, entry: LoggedEvent, time: float) -> None:
+    def _feeder_joined(self, entry: FeederJoinedEntry) -> None:
         """Rows come to a region, maybe again: what was done for it of late can be measured."""
-        region, task = entry["region"], (int(entry["partition"]), int(entry["attempt"]))
+        region, task, time = entry.region, (entry.partition, entry.attempt), entry.at
         known = self._told(region)
         if not known.feeders and time - known.fed_until > BEFORE_S:
             known.fed_from = time
@@ -164,9 +207,9 @@ class Actions:
             if action.region == region and time <= action.until + LAG_S + AFTER_S:
                 action.fed_until = float("inf")
 
-    def _feeder_left(self, entry: LoggedEvent, time: float) -> None:
+    def _feeder_left(self, entry: FeederLeftEntry) -> None:
         """One that was not seen to come says nothing of the others: there may be more of that kind."""
-        region, task = entry["region"], (int(entry["partition"]), int(entry["attempt"]))
+        region, task, time = entry.region, (entry.partition, entry.attempt), entry.at
         known = self._told(region)
         if task not in known.feeders:
             return
@@ -185,23 +228,23 @@ class Actions:
                 return action if time - action.until <= SAME_S else None
         return None
 
-    def _move(self, entry: LoggedEvent, time: float) -> None:
-        action = self._find("move", entry["region"], time)
+    def _move(self, entry: MoveEntry) -> None:
+        action = self._find("move", entry.region, entry.at)
         if action is None:
-            action = self._note(entry, time, "move", 0)
-        route = int(entry["source"]), int(entry["target"])
-        action.routes[route] = action.routes.get(route, 0) + len(entry["units"])
-        action.units += len(entry["units"])
-        self._goes_on(action, time)
+            action = self._note(entry, "move")
+        route = entry.source, entry.target
+        action.routes[route] = action.routes.get(route, 0) + len(entry.units)
+        action.units += len(entry.units)
+        self._goes_on(action, entry.at)
 
-    def _moved(self, entry: LoggedEvent, time: float) -> None:
-        self.moved += len(entry["units"])
-        action = self._find("move", entry["region"], time)
+    def _moved(self, entry: MovedEntry) -> None:
+        self.moved += len(entry.units)
+        action = self._find("move", entry.region, entry.at)
         if action is not None:
-            action.done += len(entry["units"])
-            action.bytes += whole(entry["bytes"])
-            action.seconds = max(action.seconds, float(entry["seconds"]))
-            self._goes_on(action, time)
+            action.done += len(entry.units)
+            action.bytes += whole(entry.bytes)
+            action.seconds = max(action.seconds, entry.seconds)
+            self._goes_on(action, entry.at)
 
     def _goes_on(self, action: Action, time: float) -> None:
         """An action lasts until now, at least."""
@@ -209,46 +252,53 @@ class Actions:
         known = self._known.get(action.region, RegionKnown())
         action.fed_until = time if known.rests else float("inf")
 
-    def _new_weights(self, entry: LoggedEvent, time: float) -> None:
-        region, weights = entry["region"], {int(worker): float(w) for worker, w in entry["weights"].items()}
+    def _new_weights(self, entry: WeightsEntry) -> None:
+        region, weights = entry.region, {worker: float(weight) for worker, weight in entry.weights.items()}
         known = self._told(region)
         before, least = known.weights, NOTEWORTHY * (sum(weights.values()) or 1.0)
-        if before is None or before.keys() != weights.keys() or entry.get("reason") == MEASURED:
+        if before is None or before.keys() != weights.keys() or entry.reason == MEASURED:
             known.weights = weights
             return
         if all(abs(weights[worker] - before[worker]) <= least for worker in weights):
             return
         known.weights = weights
-        action = self._find("weights", region, time)
+        action = self._find("weights", region, entry.at)
         if action is None or action.weights.keys() != weights.keys():
-            action = self._note(entry, time, "weights", 0)
+            action = self._note(entry, "weights")
             action.weights = before
         changed = {worker for worker, weight in weights.items() if abs(weight - before[worker]) > least}
         action.changes = {each: (action.weights[each], weights[each]) for each in changed | action.changes.keys()}
         action.why = reason_of(entry)
-        self._goes_on(action, time)
+        self._goes_on(action, entry.at)
 
-    def _first_weights(self, entry: LoggedEvent) -> None:
+    def _first_weights(self, entry: SampleEntry) -> None:
         """With what weights a region began, which no entry of their own tells."""
-        known = self._told(entry["region"])
+        known = self._told(entry.region)
         if known.weights is None:
-            known.weights = {int(told["worker"]): float(told["weight"]) for told in entry["connections"]}
+            known.weights = {told.worker: float(told.weight) for told in entry.connections}
 
-    def _note(self, entry: LoggedEvent, time: float, kind: str, units: int) -> Action:
-        region = str(entry.get("region", ""))
-        known = self._known.get(region, RegionKnown())
-        action = Action(time, kind, region, reason_of(entry), time, units, fed_from=known.fed_from)
+    def _note(
+        self, entry: RegionEntry, kind: str, units: Sequence[int] = (), route: tuple[int, int] | None = None
+    ) -> Action:
+        known, time = self._known.get(entry.region, RegionKnown()), entry.at
+        action = Action(time, kind, entry.region, reason_of(entry), time, len(units), fed_from=known.fed_from)
         self._goes_on(action, time)
-        if kind in ("refused", "undone") and "source" in entry:
-            action.routes[int(entry["source"]), int(entry["target"])] = units
+        if route is not None:
+            action.routes[route] = len(units)
         self.all.append(action)
         return action
 
-    def _trouble(self, entry: LoggedEvent, time: float, what: str) -> None:
-        found = {"time": round(time, 3), "event": entry["event"], "what": what, "why": reason_of(entry)}
-        found |= {name: entry[name] for name in ("worker", "region", "epoch", "count") if name in entry}
-        if "stranger-refused" in (entry["event"], entry.get("kind")):  # in one place, or a crowd leaves none for others
-            for before in [each for each in self.troubles if (each["event"], each["what"]) == (entry["event"], what)]:
-                found["count"] = whole(before.get("count", 1)) + whole(entry.get("count", 1))
+    def _trouble(self, entry: EventEntry, what: str) -> None:
+        told, event = as_dict(entry), entry.event
+        found = {"time": round(entry.at, 3), "event": event, "what": what, "why": reason_of(entry)}
+        found |= {name: told[name] for name in ("worker", "region", "epoch", "count") if name in told}
+        if STRANGER in (event, told.get("kind")):  # in one place, or a crowd leaves none for others
+            for before in [each for each in self.troubles if (each["event"], each["what"]) == (event, what)]:
+                found["count"] = whole(before.get("count", 1)) + whole(told.get("count", 1))
                 self.troubles.remove(before)
         self.troubles.append(found)
+
+
+def _route(entry: MoveRefusedEntry | MoveUndoneEntry) -> tuple[int, int] | None:
+    """From which worker units were to go to which, if that is told."""
+    return None if entry.source is UNSET or entry.target is UNSET else (entry.source, entry.target)

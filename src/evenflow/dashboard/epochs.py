@@ -6,7 +6,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.entries import (
+    AttemptPoisonedEntry,
+    EventEntry,
+    FeederJoinedEntry,
+    FeederLeftEntry,
+    TaskDurableEntry,
+)
 
 KEPT = 240
 """Batches that are kept."""
@@ -60,32 +66,31 @@ class EpochTable:
         self._feeders: dict[tuple[str, int], EpochState] = {}
         """By region and partition, the batch of the task that runs there."""
 
-    def apply(self, entry: LoggedEvent) -> None:
+    def apply(self, entry: EventEntry) -> None:
         """Take in an entry."""
-        match entry["event"]:
-            case "feeder-joined" if entry.get("query"):
+        match entry:
+            case FeederJoinedEntry() if entry.query:
                 self._joined(entry)
-            case "feeder-left":
+            case FeederLeftEntry():
                 self._left(entry)
-            case "task-durable":
-                known = self._latest.get((entry["region"], entry["query"]))
+            case TaskDurableEntry():
+                known = self._latest.get((entry.region, entry.query))
                 if known is not None:
                     known.durable += 1
-                    known.log_s = max(known.log_s, float(entry["log_s"]))
-                    known.note_s = max(known.note_s, float(entry["note_s"]))
-            case "attempt-poisoned":
-                query = str(entry.get("evaluation", "")).removeprefix("query ")
-                known = self._latest.get((entry["region"], query))
+                    known.log_s = max(known.log_s, entry.log_s)
+                    known.note_s = max(known.note_s, entry.note_s)
+            case AttemptPoisonedEntry():
+                query = entry.evaluation.removeprefix("query ")
+                known = self._latest.get((entry.region, query))
                 if known is not None and known.ended is None:
-                    known.failed = str(entry.get("why", ""))[:300]
+                    known.failed = entry.why[:300]
 
     def shown(self, now: float) -> list[dict[str, Any]]:
         """The latest batches, the latest first."""
         return [each.shown(now) for each in list(self._all)[: -SHOWN - 1 : -1]]
 
-    def _joined(self, entry: LoggedEvent) -> None:
-        region, query = str(entry["region"]), str(entry["query"])
-        epoch, at = int(entry["epoch"]), float(entry["at"])
+    def _joined(self, entry: FeederJoinedEntry) -> None:
+        region, query, epoch, at = entry.region, entry.query, entry.epoch, entry.at
         known = self._latest.get((region, query))
         if known is None or known.epoch != epoch:
             known = self._latest[region, query] = EpochState(region, query, epoch, at)
@@ -98,12 +103,12 @@ class EpochTable:
         known.attempts = max(1, known.attempts)
         known.ended = None
         known.tasks = max(known.tasks, len(known.open) + 1)
-        known.open.add(int(entry["partition"]))
-        self._feeders[region, int(entry["partition"])] = known
+        known.open.add(entry.partition)
+        self._feeders[region, entry.partition] = known
 
-    def _left(self, entry: LoggedEvent) -> None:
-        known = self._feeders.pop((entry["region"], int(entry["partition"])), None)
+    def _left(self, entry: FeederLeftEntry) -> None:
+        known = self._feeders.pop((entry.region, entry.partition), None)
         if known is not None:
-            known.open.discard(int(entry["partition"]))
+            known.open.discard(entry.partition)
             if not known.open:
-                known.ended = float(entry["at"])
+                known.ended = entry.at

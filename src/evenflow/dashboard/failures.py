@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from msgspec import UNSET
+
 from evenflow.dashboard.actions import reason_of
 from evenflow.dashboard.pace import LAG_S, RECENT_S
-from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.entries import (
+    AttemptPoisonedEntry,
+    CheckpointTakenEntry,
+    ControllerFailedEntry,
+    EvaluationEndedEntry,
+    EventEntry,
+    FeederFailedEntry,
+    FeederJoinedEntry,
+    FeederRefusedEntry,
+    PerformanceEntry,
+    RegionFailedEntry,
+    RegionOpenedEntry,
+)
 
 MOST_FAILURES = 200
 """Regions whose failure is kept; of more, the oldest are forgotten."""
@@ -62,25 +76,24 @@ class JobFailures:
         """By given name: further uses of it count as the same job, started again."""
         self._known: dict[str, _Known] = {}
 
-    def apply(self, entry: LoggedEvent) -> None:
+    def apply(self, entry: EventEntry) -> None:
         """Take in an entry."""
-        at, region = float(entry["at"]), str(entry.get("region", ""))
-        match entry["event"]:
-            case "region-opened":
-                self._of(region).name = str(entry.get("given", region))
-            case "feeder-failed":
-                tasks = frozenset({int(entry.get("partition", 0))})
-                self._failed(JobFailure(region, at, reason_of(entry), "worker" in entry, tasks=tasks))
-            case "feeder-refused" | "attempt-poisoned" | "evaluation-ended" | "region-failed":
-                self._failed(JobFailure(region, at, reason_of(entry)))
-            case "controller-failed" | "checkpoint-taken":
-                self._failed(JobFailure("", at, reason_of(entry)))
-            case "feeder-joined":
-                known = self._of(region)
-                known.batch = not entry.get("query")
-                self._joined(known.name, at, int(entry.get("partition", 0)), int(entry.get("attempt", 0)))
-            case "performance":
-                self._went_well(self._of(region).name, float(entry.get("seconds", 0.0)))
+        match entry:
+            case RegionOpenedEntry(region=region):
+                self._of(region).name = region if entry.given is UNSET else entry.given
+            case FeederFailedEntry(region=region, at=at):
+                by_function, tasks = entry.worker is not UNSET, frozenset({entry.partition})
+                self._failed(JobFailure(region, at, reason_of(entry), by_function, tasks=tasks))
+            case FeederRefusedEntry() | AttemptPoisonedEntry() | EvaluationEndedEntry() | RegionFailedEntry():
+                self._failed(JobFailure(entry.region, entry.at, reason_of(entry)))
+            case ControllerFailedEntry() | CheckpointTakenEntry():
+                self._failed(JobFailure("", entry.at, reason_of(entry)))
+            case FeederJoinedEntry():
+                known = self._of(entry.region)
+                known.batch = not entry.query
+                self._joined(known.name, entry.at, entry.partition, entry.attempt)
+            case PerformanceEntry():
+                self._went_well(self._of(entry.region).name, entry.seconds)
 
     def standing(self, now: float) -> list[JobFailure]:
         """Those of regions that do not run again yet: those of the cluster first, then the latest first."""

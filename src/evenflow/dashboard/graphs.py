@@ -5,11 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from evenflow.dashboard.keyed import OwnedUnits
 from evenflow.dashboard.regions import WALL, RegionView
 from evenflow.dashboard.workers import STALE_S, WorkerTable, rounded, whole
-from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.entries import (
+    EventEntry,
+    FeederJoinedEntry,
+    GraphResultsEntry,
+    GraphSampleEntry,
+    HostPart,
+    LinkPart,
+    MovedEntry,
+    RegionOpenedEntry,
+)
 
 MOST_OPERATORS = 200
 """Operators that are listed."""
@@ -20,23 +30,23 @@ class GraphView(RegionView):
 
     kind = "graph"
 
-    def __init__(self, entry: LoggedEvent) -> None:
+    def __init__(self, entry: RegionOpenedEntry) -> None:
         super().__init__(entry)
         self.operators: list[dict[str, Any]] = [
             {
-                "name": str(each["name"]),
-                "kind": str(each.get("kind", "")),
-                "units": max(0, whole(each.get("units", 1))),
-                "endpoint": bool(each.get("endpoint")),
+                "name": each.name,
+                "kind": each.kind,
+                "units": max(0, whole(each.units)),
+                "endpoint": each.endpoint,
             }
-            for each in entry["operators"]
+            for each in entry.operators or ()
         ]
-        self.edges, self.sources = list(entry["edges"]), [str(each) for each in entry.get("sources", ())]
-        self.owned = OwnedUnits(int(entry.get("units", 0)))
+        self.edges, self.sources = list(entry.edges or ()), list(entry.sources or ())
+        self.owned = OwnedUnits(entry.units or 0)
         self.energy: float | None = None
         self.load_std: float | None = None
-        self.hosts: list[dict[str, Any]] = []
-        self.links: list[dict[str, Any]] = []
+        self.hosts: list[HostPart] = []
+        self.links: list[LinkPart] = []
         self.why = ""
         self.loads: dict[str, float] = {}
         self.energies: dict[str, float] = {}
@@ -46,44 +56,43 @@ class GraphView(RegionView):
         self._arrived = 0
         self._noted = self.sampled = self.told
 
-    def apply(self, entry: LoggedEvent, workers: WorkerTable) -> None:
-        if entry["event"] == "feeder-joined" and not self.feeders:
-            self._noted = max(self._noted, float(entry["at"]))
+    def apply(self, entry: EventEntry, workers: WorkerTable) -> None:
+        if isinstance(entry, FeederJoinedEntry) and not self.feeders:
+            self._noted = max(self._noted, entry.at)
         super().apply(entry, workers)
-        match entry["event"]:
-            case "unit-owners" | "move" | "moved" | "move-undone":
-                self.owned.apply(entry)
-                self.moved += len(entry["units"]) if entry["event"] == "moved" else 0
-            case "graph-sample":
+        self.owned.apply(entry)
+        match entry:
+            case MovedEntry():
+                self.moved += len(entry.units)
+            case GraphSampleEntry():
                 self._sample(entry, workers)
-            case "graph-results":
+            case GraphResultsEntry():
                 self._results(entry)
 
-    def _sample(self, entry: LoggedEvent, workers: WorkerTable) -> None:
-        now = self.sampled = float(entry["at"])
-        self.energy, self.load_std = float(entry["total_pe"]), float(entry["load_std"])
-        self.why = str(entry.get("why", ""))
-        self.hosts, self.links = list(entry["hosts"]), list(entry["links"])[:MOST_OPERATORS]
-        self.loads = {str(each["name"]): float(each["load"]) for each in entry["operators"]}
-        self.energies = {str(each["name"]): float(each["pe"]) for each in entry["operators"] if "pe" in each}
-        self.on = {str(each["name"]): int(each["worker"]) for each in entry["operators"]}
+    def _sample(self, entry: GraphSampleEntry, workers: WorkerTable) -> None:
+        now = self.sampled = entry.at
+        self.energy, self.load_std, self.why = entry.total_pe, entry.load_std, entry.why
+        self.hosts, self.links = entry.hosts, entry.links[:MOST_OPERATORS]
+        self.loads = {each.name: each.load for each in entry.operators}
+        self.energies = {each.name: each.pe for each in entry.operators if each.pe is not UNSET}
+        self.on = {each.name: each.worker for each in entry.operators}
         span = self._span(now)  # as in older logs; a period may have several batches, with rests between them
-        span = float(entry.get("seconds", span))
+        span = span if entry.seconds is UNSET else entry.seconds
         for host in self.hosts:
-            load, share = workers.get(int(host["worker"])).load(self.name), max(0.0, float(host["load"]))
-            rows = float(host["rows_s"]) * span if "rows_s" in host else None  # older logs have none
+            load, share = workers.get(host.worker).load(self.name), max(0.0, host.load)
+            rows = None if host.rows_s is UNSET else host.rows_s * span
             load.add(now, span, min(1.0, share) * span, rows)
-            load.row_s = float(host["coefficient"])
-            if "queue" in host:
-                load.waits(now, whole(host["queue"]))
+            load.row_s = host.coefficient
+            if host.queue is not UNSET:
+                load.waits(now, whole(host.queue))
 
-    def _results(self, entry: LoggedEvent) -> None:
-        seconds, self._noted = float(entry["at"]) - self._noted, float(entry["at"])
-        self.results += whole(entry["results"])  # the latencies are those of `performance`
-        self._arrived += whole(entry["arrived"])
+    def _results(self, entry: GraphResultsEntry) -> None:
+        seconds, self._noted = entry.at - self._noted, entry.at
+        self.results += whole(entry.results)  # the latencies are those of `performance`
+        self._arrived += whole(entry.arrived)
         if self._noted < WALL and not self.rows_in:  # a simulation tells of rows only here
             self.told = self._noted
-            self.pace.add(self._noted, whole(entry["arrived"]), seconds)
+            self.pace.add(self._noted, entry.arrived, seconds)
 
     @property
     def rows(self) -> int:

@@ -9,12 +9,23 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import UNSET
 
 from evenflow.dashboard.pace import RECENT_S, STEADY_S
 from evenflow.dashboard.regions import Counters, RegionView
 from evenflow.dashboard.verdict import HotUnit
 from evenflow.dashboard.workers import WorkerTable, rounded, whole
-from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.entries import (
+    ConsumerPart,
+    EventEntry,
+    KeyedSampleEntry,
+    MovedEntry,
+    MoveEntry,
+    MoveUndoneEntry,
+    RegionOpenedEntry,
+    UnitOwnersEntry,
+    UnitRowsEntry,
+)
 from evenflow.model.messages import MOST_KEY_TEXT
 
 MOST_UNITS = 16_384
@@ -46,26 +57,28 @@ class OwnedUnits:
         """Whether owners are known."""
         return bool(self.count) and int(self.owners[0]) >= 0
 
-    def apply(self, entry: LoggedEvent) -> None:
-        """Take in an entry about owners or movements."""
-        match entry["event"]:
-            case "unit-owners":
+    def apply(self, entry: EventEntry) -> None:
+        """Take in an entry, if it is about owners or movements."""
+        match entry:
+            case UnitOwnersEntry():
                 self._told(entry)
-            case "move":
-                self.moving.update(dict.fromkeys(map(int, entry["units"]), int(entry["target"])))
-            case "moved":
-                self._set(entry["units"], int(entry["target"]))
-                self._landed(entry["units"])
-            case "move-undone":
-                self._landed(entry["units"])
+            case MoveEntry():
+                self.moving.update(dict.fromkeys(entry.units, entry.target))
+            case MovedEntry():
+                self._set(entry.units, entry.target)
+                self._landed(entry.units)
+            case MoveUndoneEntry():
+                self._landed(entry.units)
 
-    def _told(self, entry: LoggedEvent) -> None:
-        if "even" in entry:
-            self.deal([int(worker) for worker in entry["even"]])
-        elif "units" in entry:
-            self.owners[np.asarray(entry["units"], np.int64)] = entry["owners"]
-        elif len(entry["owners"]) == self.count:
-            self.owners = np.asarray(entry["owners"], np.int32).reshape(self.count)
+    def _told(self, entry: UnitOwnersEntry) -> None:
+        if entry.even is not UNSET:
+            self.deal(entry.even)
+        elif entry.owners is UNSET:
+            raise ValueError("an entry about owners has none")
+        elif entry.units is not UNSET:
+            self.owners[np.asarray(entry.units, np.int64)] = entry.owners
+        elif len(entry.owners) == self.count:
+            self.owners = np.asarray(entry.owners, np.int32).reshape(self.count)
 
     def _set(self, units: list[int], worker: int) -> None:
         self.owners[np.asarray(units, np.int64)] = worker
@@ -88,9 +101,9 @@ class KeyedView(RegionView):
 
     kind = "keyed"
 
-    def __init__(self, entry: LoggedEvent) -> None:
+    def __init__(self, entry: RegionOpenedEntry) -> None:
         super().__init__(entry)
-        self.owned = OwnedUnits(max(0, int(entry.get("units", 0))))
+        self.owned = OwnedUnits(max(0, entry.units or 0))
         self.moved = self.bytes_moved = self.state_bytes = 0
         self.counts: dict[str, int] = {}
         self.per_worker: dict[int, int] = {}
@@ -105,59 +118,58 @@ class KeyedView(RegionView):
         self._lately: deque[tuple[float, dict[int, int], dict[int, float]]] = deque()
         """Samples of the last STEADY_S: when, rows so far of the hottest units, and rows so far by worker."""
 
-    def apply(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+    def apply(self, entry: EventEntry, workers: WorkerTable) -> None:
         super().apply(entry, workers)
-        match entry["event"]:
-            case "unit-owners" | "move" | "moved" | "move-undone":
-                self.owned.apply(entry)
-                if entry["event"] == "moved":
-                    self.moved += len(entry["units"])
-                    self.bytes_moved += whole(entry["bytes"])
-            case "keyed-sample":
+        self.owned.apply(entry)
+        match entry:
+            case MovedEntry():
+                self.moved += len(entry.units)
+                self.bytes_moved += whole(entry.bytes)
+            case KeyedSampleEntry():
                 self._sample(entry, workers)
-            case "unit-rows":
-                seconds = max(entry["seconds"], 1e-3)
-                listed = zip(entry["units"], entry["unit_rows"], strict=True)
+            case UnitRowsEntry():
+                seconds = max(entry.seconds, 1e-3)
+                listed = zip(entry.units, entry.unit_rows, strict=True)
                 self.hottest = self._known_units((unit, rows / seconds) for unit, rows in listed)
 
-    def _sample(self, entry: LoggedEvent, workers: WorkerTable) -> None:
-        now = float(entry["at"])
-        self.state_bytes = whole(entry["state_bytes"])
-        self.counts = {str(name): whole(count) for name, count in entry.get("counts", {}).items()}
-        self.keys = {int(unit): str(key)[:MOST_KEY_TEXT] for unit, key in entry.get("keys", {}).items()}
+    def _sample(self, entry: KeyedSampleEntry, workers: WorkerTable) -> None:
+        now = entry.at
+        self.state_bytes = whole(entry.state_bytes)
+        self.counts = {name: whole(count) for name, count in entry.counts.items()}
+        self.keys = {unit: key[:MOST_KEY_TEXT] for unit, key in (entry.keys or {}).items()}
         if not self.owned.known:
             self.owned.deal([worker.id for worker in workers.live])
         span = self._span(now)
-        for each in entry["consumers"]:
+        for each in entry.consumers:
             self._consumer(now, span, each, workers)
-        self._heat(now, entry["hottest"])
+        self._heat(now, entry.hottest)
         self._sampled = now
-        rows = {int(each["worker"]): float(each["rows"]) for each in entry["consumers"]}
+        rows = {each.worker: float(each.rows) for each in entry.consumers}
         self._lately.append((now, self._unit_rows, rows))
         while now - self._lately[0][0] > STEADY_S:
             self._lately.popleft()
 
-    def _consumer(self, now: float, span: float, each: dict[str, Any], workers: WorkerTable) -> None:
-        number = int(each["worker"])
+    def _consumer(self, now: float, span: float, each: ConsumerPart, workers: WorkerTable) -> None:
+        number = each.worker
         worker, counters = workers.get(number), self._counters[number]
         new = counters.grown(each, ("rows", "busy_s"))
-        self.per_worker[number] = whole(each["units"])
-        worker.memory, worker.resident = whole(each["memory"]), whole(each["resident"])
-        worker.spilled, worker.pending = whole(each["spilled"]), whole(each["pending"])
+        self.per_worker[number] = whole(each.units)
+        worker.memory, worker.resident = whole(each.memory), whole(each.resident)
+        worker.spilled, worker.pending = whole(each.spilled), whole(each.pending)
         worker.load(self.name).add(now, span, new["busy_s"], new["rows"])
 
-    def _heat(self, now: float, listed: list[list[int]]) -> None:
+    def _heat(self, now: float, listed: list[tuple[int, int]]) -> None:
         """Rows of the hottest units since the last sample; the log lists the ten with the most rows so far."""
         span = now - self._sampled if self._sampled is not None else 0.0
-        before, self._unit_rows = self._unit_rows, {unit: rows for unit, rows in listed}
+        before, self._unit_rows = self._unit_rows, dict(listed)
         rates = [(u, (rows - before[u]) / span) for u, rows in listed if u in before and span > 0 and rows >= before[u]]
         others = [(unit, rate) for unit, rate in self.hottest if unit not in self._unit_rows]
         if rates:
             self.hottest = self._known_units(sorted([*rates, *others], key=lambda each: -each[1]))
 
-    def _known_units(self, listed: Iterable[tuple[Any, float]]) -> list[tuple[int, float]]:
+    def _known_units(self, listed: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
         """The first of them that are units of this region."""
-        known = ((unit, float(rate)) for unit, rate in listed if isinstance(unit, int) and 0 <= unit < self.owned.count)
+        known = ((unit, float(rate)) for unit, rate in listed if 0 <= unit < self.owned.count)
         return list(islice(known, HOTTEST))
 
     def heaviest(self, worker: int) -> HotUnit | None:

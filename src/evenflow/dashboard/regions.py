@@ -8,7 +8,15 @@ from typing import Any
 
 from evenflow.dashboard.pace import Pace
 from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded, whole
-from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.entries import (
+    EventEntry,
+    FeederJoinedEntry,
+    FeederLeftEntry,
+    PerformanceEntry,
+    RegionOpenedEntry,
+    SampleEntry,
+    WeightsEntry,
+)
 from evenflow.model.latency import Latencies
 
 LATENCY_S = 5.0
@@ -24,15 +32,15 @@ class RegionView:
 
     kind = "region"
 
-    def __init__(self, entry: LoggedEvent) -> None:
-        self.name = str(entry.get("region", ""))
-        self.balance = str(entry.get("balance") or entry.get("placement") or "")
+    def __init__(self, entry: RegionOpenedEntry) -> None:
+        self.name = entry.region
+        self.balance = entry.balance or entry.placement or ""
         self.feeders = 0
         self.rows_in = 0
         self.pace = Pace()
         """Of rows that are through: workers have answered them, and in a graph all that came of them."""
         self.shed = 0
-        self.told = float(entry["at"])
+        self.told = entry.at
         """When rows were last told of."""
         self.came_back = self.told
         """When rows last came back from workers, or the first feeder came, if that is later."""
@@ -44,24 +52,24 @@ class RegionView:
         self.step = Latencies()
         """Latencies since the last step of the history."""
 
-    def apply(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+    def apply(self, entry: EventEntry, workers: WorkerTable) -> None:
         """Take in an entry of this region."""
-        match entry["event"]:
-            case "feeder-joined":
+        match entry:
+            case FeederJoinedEntry():
                 if not self.feeders:
-                    self._since = max(self._since, float(entry["at"]))
-                    self.came_back, self.waiting = float(entry["at"]), 0
+                    self._since = max(self._since, entry.at)
+                    self.came_back, self.waiting = entry.at, 0
                 self.feeders += 1
-            case "feeder-left":
+            case FeederLeftEntry():
                 self.feeders = max(0, self.feeders - 1)
-            case "performance":
-                self.told = float(entry["at"])
-                self.shed += whole(entry["shed"])
-                self.rows_in += whole(entry["rows_in"])
-                back = sum(whole(each["rows"]) for each in entry["workers"])
+            case PerformanceEntry():
+                self.told = entry.at
+                self.shed += whole(entry.shed)
+                self.rows_in += whole(entry.rows_in)
+                back = sum(whole(each.rows) for each in entry.workers)
                 self.came_back = self.told if back else self.came_back
-                self.waiting = max(0, self.waiting + whole(entry["rows_in"]) - whole(entry["shed"]) - back)
-                self.pace.add(self.told, back, float(entry["seconds"]))
+                self.waiting = max(0, self.waiting + entry.rows_in - entry.shed - back)
+                self.pace.add(self.told, back, entry.seconds)
                 self._add(entry)
                 self._workers_answered(entry, workers)
 
@@ -75,19 +83,19 @@ class RegionView:
         span, self._since = now - self._since, now
         return span
 
-    def _add(self, entry: LoggedEvent) -> None:
+    def _add(self, entry: PerformanceEntry) -> None:
         """Add the latencies in an entry."""
-        told = Latencies.read(entry)
-        self._latencies.append((entry["at"], told))
+        told = entry.latencies
+        self._latencies.append((entry.at, told))
         self.step += told
 
-    def _workers_answered(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+    def _workers_answered(self, entry: PerformanceEntry, workers: WorkerTable) -> None:
         """By Little's law, rows under way to a worker are rows a second times how long each takes."""
-        for each in entry["workers"]:
-            load = workers.get(int(each["worker"])).loads.get(self.name)
-            mean = each["latency_ms"].get("mean")
+        for each in entry.workers:
+            load = workers.get(each.worker).loads.get(self.name)
+            mean = each.latency_ms.get("mean")
             if load is not None and mean is not None:
-                load.waits(float(entry["at"]), float(each["rows_per_s"]) * float(mean) / 1e3)
+                load.waits(entry.at, each.rows_per_s * mean / 1e3)
 
     def latencies(self, now: float) -> Latencies:
         """Those of the last seconds."""
@@ -123,11 +131,11 @@ class Counters:
     def __init__(self) -> None:
         self._last: dict[str, float] = {}
 
-    def grown(self, told: dict[str, Any], names: tuple[str, ...]) -> dict[str, float]:
+    def grown(self, told: object, names: tuple[str, ...]) -> dict[str, float]:
         """By name, how much a counter has grown since the last call; from 0 if it is smaller than then."""
         found = {}
         for name in names:
-            value, before = float(told[name]), self._last.get(name, 0.0)
+            value, before = float(getattr(told, name)), self._last.get(name, 0.0)
             found[name] = value - before if value >= before else value
             self._last[name] = value
         return found
@@ -148,34 +156,34 @@ class OrderedView(RegionView):
 
     kind = "ordered"
 
-    def __init__(self, entry: LoggedEvent) -> None:
+    def __init__(self, entry: RegionOpenedEntry) -> None:
         super().__init__(entry)
-        self.splitting = str(entry.get("splitting", ""))
+        self.splitting = entry.splitting or ""
         self.connections: dict[int, ConnectionShown] = {}
         self._counters: defaultdict[int, Counters] = defaultdict(Counters)
         self._region = Counters()
         self.sampled = self.told
 
-    def apply(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+    def apply(self, entry: EventEntry, workers: WorkerTable) -> None:
         super().apply(entry, workers)
-        if entry["event"] == "sample":
+        if isinstance(entry, SampleEntry):
             self._sample(entry, workers)
-        elif entry["event"] == "weights":
-            for worker, weight in entry["weights"].items():
-                self.connections.setdefault(int(worker), ConnectionShown()).weight = float(weight)
+        elif isinstance(entry, WeightsEntry):
+            for worker, weight in entry.weights.items():
+                self.connections.setdefault(worker, ConnectionShown()).weight = float(weight)
 
-    def _sample(self, entry: LoggedEvent, workers: WorkerTable) -> None:
-        now = self.sampled = float(entry["at"])
+    def _sample(self, entry: SampleEntry, workers: WorkerTable) -> None:
+        now = self.sampled = entry.at
         feeding, span, seen = self._region.grown(entry, ("feeding_s",))["feeding_s"], self._span(now), {}
-        for each in entry["connections"]:
-            number = int(each["worker"])
+        for each in entry.connections:
+            number = each.worker
             counters = self._counters[number]
             new = counters.grown(each, ("blocked_s", "rows_done", "busy_s"))
             load = workers.get(number).load(self.name)
             load.add(now, span, new["busy_s"], new["rows_done"])
-            load.waits(now, max(0.0, float(each["rows_sent"]) - float(each["rows_done"])))
+            load.waits(now, max(0.0, float(each.rows_sent) - float(each.rows_done)))
             blocked = new["blocked_s"] / feeding if feeding > 1e-3 else 0.0
-            seen[number] = ConnectionShown(float(each["weight"]), blocked, load)
+            seen[number] = ConnectionShown(float(each.weight), blocked, load)
         self.connections = seen
 
     def columns(self, now: float) -> dict[str, float | None]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import UNSET
+
 from evenflow.dashboard.actions import Actions
 from evenflow.dashboard.effects import Effect
 from evenflow.dashboard.epochs import EpochTable
@@ -24,7 +26,15 @@ from evenflow.dashboard.verdict import Situation, tones, verdict
 from evenflow.dashboard.words import action_words
 from evenflow.dashboard.workers import WorkerTable, rounded
 from evenflow.eventlog.reading import DAMAGED, begins_run
-from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.entries import (
+    ClusterStoppingEntry,
+    EventEntry,
+    FeederFailedEntry,
+    RawEntry,
+    RegionEntry,
+    RegionOpenedEntry,
+    WorkerJoinedEntry,
+)
 from evenflow.model.latency import Latencies
 
 MOST_REGIONS = 12
@@ -53,14 +63,14 @@ class PageView:
         self.entries = self.unread = 0
         self.state = "empty"
         self._stepped = stepped
-        self._last: LoggedEvent | None = None
+        self._last: EventEntry | None = None
         self._step_end = 0.0
 
-    def apply(self, entry: LoggedEvent) -> None:
+    def apply(self, entry: EventEntry) -> None:
         """Take in an entry; one that makes no sense is counted, and changes as little as possible."""
         self.entries += 1
         try:
-            at, _ = _moment(entry["at"]), _moment(entry["time"])
+            at, _ = _moment(entry.at), _moment(entry.time)
             if begins_run(entry, self._last):
                 self._begin_again(at)
             self._last = entry
@@ -96,25 +106,27 @@ class PageView:
             self.history = Chronicle(generation=self.history.generation + 1)
             self.first, self.now, self.heard = None, 0.0, 0.0
 
-    def _take(self, entry: LoggedEvent) -> None:
-        event = entry["event"]
-        if self.state != "stopped" or event == "worker-joined":
-            self.state = "stopped" if event == "cluster-stopping" else "live"
+    def _take(self, entry: EventEntry) -> None:
+        if isinstance(entry, RawEntry) and entry.why:
+            raise ValueError(entry.why)
+        stops = isinstance(entry, ClusterStoppingEntry)
+        if self.state != "stopped" or isinstance(entry, WorkerJoinedEntry):
+            self.state = "stopped" if stops else "live"
         self.workers.apply(entry)
-        failed = event == "feeder-failed" and "worker" in entry  # the user's function, whenever that is
+        failed = isinstance(entry, FeederFailedEntry) and entry.worker is not UNSET  # the function, whenever that is
         if self.state != "stopped" or failed:  # what goes wrong because the cluster stops is no trouble
             self.actions.apply(entry)
             self.failures.apply(entry)
-        elif event == "cluster-stopping":
-            self.actions.rest(float(entry["at"]))
+        elif stops:
+            self.actions.rest(entry.at)
         self.epochs.apply(entry)
-        if entry["event"] == "region-opened":
+        if isinstance(entry, RegionOpenedEntry):
             self._open(entry)
-        elif "region" in entry:
-            region = self.regions.get(entry["region"])
+        elif isinstance(entry, RegionEntry):
+            region = self.regions.get(entry.region)
             if region is not None:
                 region.apply(entry, self.workers)
-        self.fed.tell(float(entry["at"]), any(region.feeders for region in self.regions.values()))
+        self.fed.tell(entry.at, any(region.feeders for region in self.regions.values()))
         if self.state == "stopped":
             self._rest()
 
@@ -127,11 +139,12 @@ class PageView:
         for worker in self.workers.all.values():
             worker.loads.clear()
 
-    def _open(self, entry: LoggedEvent) -> None:
-        kind = GraphView if "operators" in entry else KeyedView if "units" in entry else OrderedView
-        known = self.regions.get(entry["region"])
+    def _open(self, entry: RegionOpenedEntry) -> None:
+        unset = entry.operators is UNSET, entry.units is UNSET
+        kind = OrderedView if all(unset) else KeyedView if unset[0] else GraphView
+        known = self.regions.get(entry.region)
         if known is None or known.kind != kind.kind:
-            self.regions[entry["region"]] = kind(entry)
+            self.regions[entry.region] = kind(entry)
         while len(self.regions) > KEPT_REGIONS:
             del self.regions[min(self.regions, key=lambda name: self.regions[name].told)]
 
@@ -214,8 +227,8 @@ class PageView:
         }
 
 
-def _moment(told: Any) -> float:
+def _moment(told: float) -> float:
     """A time in an entry, in seconds."""
-    if not isinstance(told, int | float) or not -LATEST < told < LATEST:
+    if not -LATEST < told < LATEST:
         raise ValueError(f"{told!r:.50} is no time")
-    return float(told)
+    return told

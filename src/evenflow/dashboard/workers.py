@@ -7,7 +7,14 @@ from math import isfinite
 from typing import Any
 
 from evenflow.dashboard.pace import RECENT_S, Pace
-from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.entries import (
+    EventEntry,
+    ExecutorsEntry,
+    MemorySetEntry,
+    WorkerJoinedEntry,
+    WorkerLostEntry,
+    WorkerStoppedEntry,
+)
 
 MOST = 1 << 62
 """Counts are smaller."""
@@ -119,28 +126,29 @@ class WorkerTable:
         """Those that serve."""
         return [worker for worker in self.all.values() if worker.state == "live"]
 
-    def apply(self, entry: LoggedEvent) -> None:
+    def apply(self, entry: EventEntry) -> None:
         """Take in an entry, if it is about workers."""
-        match entry["event"]:
-            case "worker-joined":
-                worker = self.get(int(entry["worker"]))
-                again = worker.incarnation != entry["incarnation"]
-                worker.state, worker.why, worker.incarnation = "live", "", int(entry["incarnation"])
-                worker.host, worker.pid = str(entry.get("host", "")), int(entry.get("pid", 0))
+        match entry:
+            case WorkerJoinedEntry():
+                worker = self.get(entry.worker)
+                again = worker.incarnation != entry.incarnation
+                worker.state, worker.why, worker.incarnation = "live", "", entry.incarnation
+                worker.host, worker.pid = entry.host, entry.pid
                 if again:
                     worker.executor = worker.executor if worker.executor == DRIVER else ""
                     worker.loads.clear()
-            case "executors":
-                for number, executor in entry["workers"].items():
-                    self.get(int(number)).executor = str(executor)
-            case "worker-lost" | "worker-stopped":
-                worker = self.get(int(entry["worker"]))
-                worker.state, worker.why = entry["event"].removeprefix("worker-"), str(entry.get("reason", ""))
+            case ExecutorsEntry():
+                for number, executor in entry.workers.items():
+                    self.get(number).executor = executor
+            case WorkerLostEntry() | WorkerStoppedEntry():
+                worker = self.get(entry.worker)
+                worker.state = "lost" if isinstance(entry, WorkerLostEntry) else "stopped"
+                worker.why = entry.reason
                 worker.loads.clear()
-            case "memory-set":
-                worker = self.get(int(entry["worker"]))
-                worker.memory, worker.resident = whole(entry["memory"]), whole(entry["resident"])
-                worker.spilled = whole(entry["spilled"])
+            case MemorySetEntry():
+                worker = self.get(entry.worker)
+                worker.memory, worker.resident = whole(entry.memory), whole(entry.resident)
+                worker.spilled = whole(entry.spilled)
 
     def shown(self, now: float, speeds: dict[int, float], tones: dict[int, str]) -> list[dict[str, Any]]:
         """What the page shows of them; `speeds` are relative to the usual worker, `tones` of those that stand out."""

@@ -4,28 +4,53 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
-
-import msgspec
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from evenflow.errors import InvalidArgument
 from evenflow.eventlog.rotation import numbers, piece
-from evenflow.eventlog.standing import CONTINUED, LoggedEvent
+from evenflow.model.entries import (
+    ClusterStartedEntry,
+    EventEntry,
+    LogContinuedEntry,
+    RawEntry,
+    decode,
+    entry_of,
+    name_of,
+)
 
 KNOWN_BY = 256
 """Bytes at the beginning of a piece that tell it from others; the time of day is among them."""
 EARLIER_S = 1.0
 """A time that is so much before the last one is that of another run, which was appended."""
+CONTINUED = name_of(LogContinuedEntry)
 DAMAGED = (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError)
-"""What an entry raises that lacks a field or has another thing there: of another version, or damaged."""
+"""What entries raise whose figures make no sense, such as units that a region does not have."""
+
+Wanted = TypeVar("Wanted", bound=EventEntry)
 
 
-def read_log(path: Path) -> list[LoggedEvent]:
+def entries_of(entries: Iterable[EventEntry], kind: type[Wanted]) -> list[Wanted]:
+    """Those of one kind."""
+    return [entry for entry in entries if isinstance(entry, kind)]
+
+
+def refuse_damaged(path: Path, entries: Iterable[EventEntry], kinds: Iterable[type[EventEntry]]) -> None:
+    """Refuse a log in which an entry of these kinds cannot be read."""
+    needed = {name_of(kind) for kind in kinds}
+    for entry in entries_of(entries, RawEntry):
+        if entry.why and entry.kind in needed:
+            raise InvalidArgument(
+                f"{path} has entries that are not as this version writes them ({entry.kind}: {entry.why}): give the "
+                "event log of a cluster (Cluster(event_log=...)), and record it again if another version wrote it"
+            )
+
+
+def read_log(path: Path) -> list[EventEntry]:
     """The entries of the last run in an event log, oldest first."""
-    entries: list[LoggedEvent] = []
+    entries: list[EventEntry] = []
     for entry in LogReader(path).entries():
         if begins_run(entry, entries[-1] if entries else None):
             entries.clear()
@@ -33,9 +58,9 @@ def read_log(path: Path) -> list[LoggedEvent]:
     return entries
 
 
-def begins_run(entry: LoggedEvent, before: LoggedEvent | None) -> bool:
+def begins_run(entry: EventEntry, before: EventEntry | None) -> bool:
     """Whether an entry is the first of another run than the entry before it: all of that run is over."""
-    return entry["event"] == "cluster-started" or (before is not None and entry["time"] < before["time"] - EARLIER_S)
+    return isinstance(entry, ClusterStartedEntry) or (before is not None and entry.time < before.time - EARLIER_S)
 
 
 class _Place(NamedTuple):
@@ -75,7 +100,7 @@ class LogReader:
         for _, file in _open_pieces(self._path):
             file.close()
 
-    def entries(self) -> Iterator[LoggedEvent]:
+    def entries(self) -> Iterator[EventEntry]:
         """What has come since the last call; half a line at the end is left for the next one."""
         try:
             yield from self._entries()
@@ -83,7 +108,7 @@ class LogReader:
             if self._broken is None:
                 raise
 
-    def _entries(self) -> Iterator[LoggedEvent]:
+    def _entries(self) -> Iterator[EventEntry]:
         with ExitStack() as stack:
             opened = [(name, stack.enter_context(file)) for name, file in _open_pieces(self._path)]
             begins = [file.read(KNOWN_BY) for _, file in opened]
@@ -106,7 +131,7 @@ class LogReader:
         file.seek(place.offset - len(place.ends))
         return file.read(len(place.ends)) == place.ends
 
-    def _read(self, name: Path, file: BinaryIO, place: _Place, last: bool, oldest: bool) -> Iterator[LoggedEvent]:
+    def _read(self, name: Path, file: BinaryIO, place: _Place, last: bool, oldest: bool) -> Iterator[EventEntry]:
         file.seek(place.offset)
         offset, lines, begins = place.offset, place.lines, place.begins
         for line in file:
@@ -124,28 +149,28 @@ class LogReader:
                 begins = line[:KNOWN_BY]
             offset, lines = offset + len(line), lines + whole
             self._place = _Place(begins, offset, lines, line[-KNOWN_BY:])
-            if entry is not None and entry["event"] == CONTINUED:
+            if isinstance(entry, LogContinuedEntry):
                 yield from _standing(entry) if oldest else ()
-            elif entry is not None:
+            elif entry is not None and entry.event != CONTINUED:
                 yield entry
 
 
-def _entry(line: bytes, name: Path, number: int) -> LoggedEvent:
+def _entry(line: bytes, name: Path, number: int) -> EventEntry:
     try:
-        found: Any = _read_json(line)
+        return decode(line)
+    except (ValueError, RecursionError):  # no JSON, or none that this version writes
+        return _other_entry(line, name, number)
+
+
+def _other_entry(line: bytes, name: Path, number: int) -> EventEntry:
+    """The entry in a line of another version, or that is damaged; json says better than msgspec what is no JSON."""
+    try:
+        found: Any = json.loads(line, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:  # also bytes that are no text, and brackets without end
         raise InvalidArgument(f"line {number} of {name} is no entry of an event log: {error}") from None
     if not _is_entry(found):
         raise InvalidArgument(f"line {number} of {name} is no entry of an event log: it has no event and time")
-    return found  # type: ignore[no-any-return]
-
-
-def _read_json(line: bytes) -> Any:
-    """What stands in a line; msgspec is faster, json takes more and says better what is wrong."""
-    try:
-        return msgspec.json.decode(line)
-    except (ValueError, RecursionError):
-        return json.loads(line, parse_constant=_no_number)
+    return entry_of(found)
 
 
 def _is_entry(found: Any) -> bool:
@@ -154,10 +179,9 @@ def _is_entry(found: Any) -> bool:
     )
 
 
-def _standing(entry: LoggedEvent) -> list[LoggedEvent]:
+def _standing(entry: LogContinuedEntry) -> list[EventEntry]:
     """The entries that held when a piece was begun, as far as they are entries."""
-    told = entry.get("standing")
-    return [each for each in told if _is_entry(each)] if isinstance(told, list) else []
+    return [entry_of(each) for each in entry.standing if _is_entry(each)]
 
 
 def _no_number(text: str) -> None:

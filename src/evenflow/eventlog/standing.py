@@ -8,47 +8,67 @@ from __future__ import annotations
 
 from typing import Any
 
-LoggedEvent = dict[str, Any]
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from evenflow.model.entries import (
+    ClusterStartedEntry,
+    EventEntry,
+    ExecutorsEntry,
+    GraphSampleEntry,
+    KeyedSampleEntry,
+    LogContinuedEntry,
+    MemorySetEntry,
+    QosEntry,
+    RegionOpenedEntry,
+    SampleEntry,
+    UnitOwnersEntry,
+    UnitRowsEntry,
+    WeightsEntry,
+    WorkerJoinedEntry,
+    WorkerLostEntry,
+    WorkerStoppedEntry,
+    as_dict,
+)
+
 OF_REGION = ("region",)
-BY = {
-    "cluster-started": (),
-    "executors": (),
-    "worker-joined": ("worker",),
-    "worker-lost": ("worker",),
-    "worker-stopped": ("worker",),
-    "memory-set": ("worker",),
-    "region-opened": OF_REGION,
-    "unit-owners": OF_REGION,
-    "weights": OF_REGION,
-    "qos": OF_REGION,
-    "sample": OF_REGION,
-    "keyed-sample": OF_REGION,
-    "graph-sample": OF_REGION,
-    "unit-rows": OF_REGION,
+OF_WORKER = ("worker",)
+BY: dict[type[EventEntry], tuple[str, ...]] = {
+    ClusterStartedEntry: (),
+    ExecutorsEntry: (),
+    WorkerJoinedEntry: OF_WORKER,
+    WorkerLostEntry: OF_WORKER,
+    WorkerStoppedEntry: OF_WORKER,
+    MemorySetEntry: OF_WORKER,
+    RegionOpenedEntry: OF_REGION,
+    UnitOwnersEntry: OF_REGION,
+    WeightsEntry: OF_REGION,
+    QosEntry: OF_REGION,
+    SampleEntry: OF_REGION,
+    KeyedSampleEntry: OF_REGION,
+    GraphSampleEntry: OF_REGION,
+    UnitRowsEntry: OF_REGION,
 }
 """By kind of entry, the fields that say what it is about: a newer one about the same takes its place."""
 MOST = 4096
 """Entries that are kept, at most: the regions told of least recently are forgotten. What is of no region stays."""
-CONTINUED = "log-continued"
-"""The kind of the entry that a piece begins with; its field `standing` has the entries."""
 
 
 class Standing:
     """The entries that still hold, oldest first."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[Any, ...], LoggedEvent] = {}
+        self._kept: dict[tuple[Any, ...], EventEntry] = {}
         self._regions: dict[Any, None] = {}
         """The regions that have entries, the one told of least recently first."""
 
-    def add(self, entry: LoggedEvent) -> None:
+    def add(self, entry: EventEntry) -> None:
         """An entry has been written."""
-        kind = entry["event"]
-        fields = BY.get(kind)
+        fields = BY.get(type(entry))
         if fields is None:
             return
-        about = (kind, *(entry.get(name) for name in fields))
-        if kind == "unit-owners":
+        about = (type(entry), *(getattr(entry, name) for name in fields))
+        if isinstance(entry, UnitOwnersEntry):
             entry = self._whole(entry)
         self._kept.pop(about, None)  # so that the newest are last
         self._kept[about] = entry
@@ -65,30 +85,29 @@ class Standing:
             if fields == OF_REGION:
                 self._kept.pop((kind, region), None)
 
-    def _whole(self, entry: LoggedEvent) -> LoggedEvent:
+    def _whole(self, entry: UnitOwnersEntry) -> UnitOwnersEntry:
         """The whole routing table, where an entry has only what has changed in it and the table before is known."""
-        units, given = entry.get("units"), entry.get("owners", ())
-        if units is None:
+        units, given = entry.units, entry.owners or []
+        if units is UNSET:
             return entry
-        owners = self._owners(entry.get("region"))
+        owners = self._owners(entry.region)
         if len(units) != len(given) or not all(0 <= unit < len(owners) for unit in units):
             return entry
         for unit, owner in zip(units, given, strict=True):
             owners[unit] = owner
-        whole = {name: value for name, value in entry.items() if name != "units"}
-        return {**whole, "owners": owners}
+        return replace(entry, units=UNSET, owners=owners)
 
-    def _owners(self, region: Any) -> list[Any]:
+    def _owners(self, region: str) -> list[int]:
         """A region's routing table; empty if it is not known, or only in part."""
-        known = self._kept.get(("unit-owners", region), {})
-        if "units" in known:
+        known = self._kept.get((UnitOwnersEntry, region))
+        if not isinstance(known, UnitOwnersEntry) or known.units is not UNSET:
             return []
-        turn = known.get("even")
-        if turn:  # workers take units in turn
-            units = self._kept.get(("region-opened", region), {}).get("units", 0)
-            return [turn[unit % len(turn)] for unit in range(units)]
-        return list(known.get("owners", ()))
+        if known.even:  # workers take units in turn
+            opened = self._kept.get((RegionOpenedEntry, region))
+            units = opened.units if isinstance(opened, RegionOpenedEntry) else 0
+            return [known.even[unit % len(known.even)] for unit in range(units or 0)]
+        return list(known.owners or ())
 
-    def entry(self, time: float, at: float) -> LoggedEvent:
+    def entry(self, time: float, at: float) -> LogContinuedEntry:
         """The entry that a new piece begins with."""
-        return {"time": time, "at": at, "event": CONTINUED, "standing": list(self._kept.values())}
+        return LogContinuedEntry(time=time, at=at, standing=[as_dict(entry) for entry in self._kept.values()])

@@ -7,11 +7,52 @@ by MOST_REGIONS, workers and kinds of entries by the cluster itself; units, keys
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenflow.eventlog.standing import LoggedEvent
+from msgspec import UNSET
+
+from evenflow.model.entries import (
+    AttemptPoisonedEntry,
+    BalanceFailedEntry,
+    ClusterStartedEntry,
+    ControllerErrorEntry,
+    ControllerFailedEntry,
+    EntriesLeftOutEntry,
+    EvaluationEndedEntry,
+    EventEntry,
+    FeederFailedEntry,
+    FeederJoinedEntry,
+    FeederLeftEntry,
+    GraphResultsEntry,
+    GraphSampleEntry,
+    KeyedSampleEntry,
+    MemoryAskedEntry,
+    MemoryRefusedEntry,
+    MemorySetEntry,
+    MovedEntry,
+    MoveEntry,
+    MoveRefusedEntry,
+    MoveUndoneEntry,
+    PeerRefusedEntry,
+    PerformanceEntry,
+    RawEntry,
+    RegionEntry,
+    RegionFailedEntry,
+    RegionOpenedEntry,
+    RowsLateEntry,
+    SampleEntry,
+    StoreFailedEntry,
+    StrangerRefusedEntry,
+    TaskDurableEntry,
+    WeightsEntry,
+    WorkerJoinedEntry,
+    WorkerLostEntry,
+    WorkerStoppedEntry,
+    WorkerTroubleEntry,
+    name_of,
+)
 from evenflow.model.latency import Latencies
 
 MOST_REGIONS = 100
@@ -20,20 +61,20 @@ MOST_COUNT = 1 << 63
 """Larger counts are no counts of ours; those within the range of floats are counted all the same."""
 IDLE_RATIO = 0.02
 """Where workers are less busy than this in the mean, imbalance says nothing."""
-TROUBLES = (
-    "worker-lost",
-    "worker-trouble",
-    "feeder-failed",
-    "attempt-poisoned",
-    "evaluation-ended",
-    "balance-failed",
-    "region-failed",
-    "store-failed",
-    "controller-error",
-    "controller-failed",
-    "peer-refused",
-    "stranger-refused",
-    "memory-refused",
+TROUBLES: tuple[type[EventEntry], ...] = (
+    WorkerLostEntry,
+    WorkerTroubleEntry,
+    FeederFailedEntry,
+    AttemptPoisonedEntry,
+    EvaluationEndedEntry,
+    BalanceFailedEntry,
+    RegionFailedEntry,
+    StoreFailedEntry,
+    ControllerErrorEntry,
+    ControllerFailedEntry,
+    PeerRefusedEntry,
+    StrangerRefusedEntry,
+    MemoryRefusedEntry,
 )
 """Kinds of entries that tell that something went wrong."""
 REASONS = {"asked for": "asked", "utilisation": "utilisation", "excess capacity": "memory"}
@@ -129,40 +170,31 @@ class RunCounts:
         """The wall clock of the latest entry."""
         self.workers: dict[int, WorkerCounts] = {}
         self.regions: dict[str, RegionCounts] = {}
-        self.troubles: Counter[str] = Counter(dict.fromkeys(TROUBLES, 0))
-        self._handlers: dict[str, Callable[[RegionCounts, LoggedEvent], None]] = {
-            "region-opened": _opened,
-            "feeder-joined": _feeder_joined,
-            "feeder-left": _feeder_left,
-            "performance": _performance,
-            "rows-late": _rows_late,
-            "graph-results": _graph_results,
-            "sample": _sample,
-            "keyed-sample": _keyed_sample,
-            "graph-sample": _graph_sample,
-            "weights": _weights,
-            "move": _move,
-            "moved": _moved,
-            "move-refused": _move_refused,
-            "move-undone": _move_undone,
-            "task-durable": _task_durable,
-        }
+        self.troubles: Counter[str] = Counter({name_of(kind): 0 for kind in TROUBLES})
 
-    def add(self, entry: LoggedEvent) -> None:
+    def add(self, entry: EventEntry) -> None:
         """Count an entry."""
-        kind = entry["event"]
-        if kind == "cluster-started":
-            self.about = {name: str(entry.get(name, "")) for name in ("cluster", "version")}
-        self.at = max(self.at, float(entry.get("at", 0.0)))
-        if kind in self.troubles:
-            self.troubles[kind] += 1
-        elif kind == "entries-left-out" and entry["kind"] in self.troubles:
-            self.troubles[entry["kind"]] += _whole(entry["count"])
-        handler = self._handlers.get(kind)
-        if handler is not None:
-            handler(self._region(str(entry["region"])), entry)
-        elif "worker" in entry:
-            self._worker(kind, entry)
+        self.at = max(self.at, entry.at)  # NaN, of an entry without a time, is never larger
+        if isinstance(entry, TROUBLES):
+            self.troubles[entry.event] += 1
+        match entry:
+            case RawEntry(why=why) if why:
+                raise ValueError(why)
+            case ClusterStartedEntry():
+                self.about = {"cluster": entry.cluster, "version": entry.version}
+            case EntriesLeftOutEntry(kind=kind) if kind in self.troubles:
+                self.troubles[kind] += _whole(entry.count)
+            case WorkerJoinedEntry():
+                worker = self._worker(entry.worker)
+                worker.live, worker.restarts = True, _whole(entry.incarnation) - 1
+            case WorkerLostEntry() | WorkerStoppedEntry():
+                self._worker(entry.worker).live = False
+                for region in self.regions.values():
+                    region.shares.pop(entry.worker, None)
+            case MemorySetEntry() | MemoryAskedEntry():
+                self._worker(entry.worker).memory = _whole(entry.memory)
+            case RegionEntry() if (count := HANDLERS.get(type(entry))) is not None:
+                count(self._region(entry.region), entry)
 
     def utilisation(self, worker: int) -> float | None:
         """How busy a worker is with all regions together; None if that is not known."""
@@ -177,18 +209,8 @@ class RunCounts:
             del self.regions[next(iter(self.regions))]
         return region
 
-    def _worker(self, kind: str, entry: LoggedEvent) -> None:
-        if kind not in ("worker-joined", "worker-lost", "worker-stopped", "memory-set", "memory-asked"):
-            return
-        worker = self.workers.setdefault(int(entry["worker"]), WorkerCounts())
-        if kind == "worker-joined":
-            worker.live, worker.restarts = True, _whole(entry["incarnation"]) - 1
-        elif kind.startswith("memory"):
-            worker.memory = _whole(entry["memory"])
-        else:
-            worker.live = False
-            for region in self.regions.values():
-                region.shares.pop(int(entry["worker"]), None)
+    def _worker(self, number: int) -> WorkerCounts:
+        return self.workers.setdefault(number, WorkerCounts())
 
 
 def _whole(told: Any) -> int:
@@ -196,15 +218,16 @@ def _whole(told: Any) -> int:
     return int(float(told)) if not isinstance(told, int) or abs(told) >= MOST_COUNT else told
 
 
-def _opened(region: RegionCounts, entry: LoggedEvent) -> None:
-    region.kind = "graph" if "operators" in entry else "keyed" if "units" in entry else "ordered"
+def _opened(region: RegionCounts, entry: RegionOpenedEntry) -> None:
+    graph, keyed = entry.operators is not UNSET, entry.units is not UNSET
+    region.kind = "graph" if graph else "keyed" if keyed else "ordered"
 
 
-def _feeder_joined(region: RegionCounts, entry: LoggedEvent) -> None:
+def _feeder_joined(region: RegionCounts, entry: FeederJoinedEntry) -> None:
     region.feeders, region.fed = region.feeders + 1, True
 
 
-def _feeder_left(region: RegionCounts, entry: LoggedEvent) -> None:
+def _feeder_left(region: RegionCounts, entry: FeederLeftEntry) -> None:
     region.feeders = max(0, region.feeders - 1)
     _rest(region)
 
@@ -216,83 +239,99 @@ def _rest(region: RegionCounts) -> None:
             share.busy_ratio = 0.0
 
 
-def _performance(region: RegionCounts, entry: LoggedEvent) -> None:
-    latencies = Latencies.read(entry)
-    region.rows_in += _whole(entry["rows_in"])
-    region.shed += _whole(entry["shed"])
-    region.latencies += latencies
+def _performance(region: RegionCounts, entry: PerformanceEntry) -> None:
+    region.rows_in += _whole(entry.rows_in)
+    region.shed += _whole(entry.shed)
+    region.latencies += entry.latencies
 
 
-def _rows_late(region: RegionCounts, entry: LoggedEvent) -> None:
-    region.late += _whole(entry["rows"])
+def _rows_late(region: RegionCounts, entry: RowsLateEntry) -> None:
+    region.late += _whole(entry.rows)
 
 
-def _graph_results(region: RegionCounts, entry: LoggedEvent) -> None:
-    region.arrived += _whole(entry["arrived"])  # the latencies are those of `performance`
+def _graph_results(region: RegionCounts, entry: GraphResultsEntry) -> None:
+    region.arrived += _whole(entry.arrived)  # the latencies are those of `performance`
 
 
-def _shares(region: RegionCounts, entry: LoggedEvent, members: list[Any], rows: str) -> None:
-    """Take in a sample: counters as they are, and how busy workers were since the last one."""
-    time = float(entry["time"])
+def _shares(region: RegionCounts, time: float, told: Iterable[tuple[int, int, float]]) -> None:
+    """Take in a sample, worker, rows and busy time each: counters as they are, and how busy workers were since."""
     seconds = time - region.sampled if region.sampled is not None else 0.0
     before, region.shares, region.sampled = region.shares, {}, time
-    for told in members:
-        worker, busy_s = _whole(told["worker"]), float(told["busy_s"])
+    for worker, rows, busy_s in told:
         last = before.get(worker)
-        share = region.shares[worker] = WorkerShare(_whole(told[rows]), busy_s)
+        share = region.shares[worker] = WorkerShare(_whole(rows), busy_s)
         if last is not None and last.busy_s is not None and seconds > 0:
             share.busy_ratio = min(1.0, max(0.0, busy_s - last.busy_s) / seconds)
     _rest(region)
 
 
-def _sample(region: RegionCounts, entry: LoggedEvent) -> None:
-    region.kind, region.feeders = "ordered", _whole(entry["feeders"])
-    _shares(region, entry, entry["connections"], "rows_done")
-    for told in entry["connections"]:
-        share = region.shares[_whole(told["worker"])]
-        share.blocked_s, share.weight = float(told["blocked_s"]), told["weight"] / 1000
+def _sample(region: RegionCounts, entry: SampleEntry) -> None:
+    region.kind, region.feeders = "ordered", _whole(entry.feeders)
+    _shares(region, entry.time, ((told.worker, told.rows_done, told.busy_s) for told in entry.connections))
+    for told in entry.connections:
+        share = region.shares[told.worker]
+        share.blocked_s, share.weight = told.blocked_s, told.weight / 1000
 
 
-def _keyed_sample(region: RegionCounts, entry: LoggedEvent) -> None:
+def _keyed_sample(region: RegionCounts, entry: KeyedSampleEntry) -> None:
     region.kind = region.kind or "keyed"
-    region.feeders, region.state_bytes = _whole(entry["feeders"]), _whole(entry["state_bytes"])
-    _shares(region, entry, entry["consumers"], "rows")
-    for told in entry["consumers"]:
-        share = region.shares[_whole(told["worker"])]
-        share.units, share.resident, share.spilled = (_whole(told[each]) for each in ("units", "resident", "spilled"))
+    region.feeders, region.state_bytes = _whole(entry.feeders), _whole(entry.state_bytes)
+    _shares(region, entry.time, ((told.worker, told.rows, told.busy_s) for told in entry.consumers))
+    for told in entry.consumers:
+        share = region.shares[told.worker]
+        share.units, share.resident, share.spilled = _whole(told.units), _whole(told.resident), _whole(told.spilled)
 
 
-def _graph_sample(region: RegionCounts, entry: LoggedEvent) -> None:
-    region.kind, region.energy = "graph", float(entry["total_pe"])
-    loads = {_whole(told["worker"]): float(told["load"]) for told in entry["hosts"]}
-    region.shares = {worker: WorkerShare(busy_ratio=min(1.0, load)) for worker, load in loads.items()}
+def _graph_sample(region: RegionCounts, entry: GraphSampleEntry) -> None:
+    region.kind, region.energy = "graph", entry.total_pe
+    region.shares = {told.worker: WorkerShare(busy_ratio=min(1.0, told.load)) for told in entry.hosts}
     if region.fed:  # the last sample of a batch may come after its feeders are gone
         _rest(region)
 
 
-def _weights(region: RegionCounts, entry: LoggedEvent) -> None:
+def _weights(region: RegionCounts, entry: WeightsEntry) -> None:
     region.weights_set += 1
 
 
-def _move(region: RegionCounts, entry: LoggedEvent) -> None:
-    region.moves[reason_of(str(entry.get("why", "")), region.kind == "graph")] += 1
+def _move(region: RegionCounts, entry: MoveEntry) -> None:
+    region.moves[reason_of(entry.why, region.kind == "graph")] += 1
 
 
-def _moved(region: RegionCounts, entry: LoggedEvent) -> None:
+def _moved(region: RegionCounts, entry: MovedEntry) -> None:
     region.movements += 1
-    region.units_moved += len(entry["units"])
-    region.bytes_moved += _whole(entry["bytes"])
-    region.pause_s += float(entry["seconds"])
+    region.units_moved += len(entry.units)
+    region.bytes_moved += _whole(entry.bytes)
+    region.pause_s += entry.seconds
 
 
-def _move_refused(region: RegionCounts, entry: LoggedEvent) -> None:
+def _move_refused(region: RegionCounts, entry: MoveRefusedEntry) -> None:
     region.refused += 1
 
 
-def _move_undone(region: RegionCounts, entry: LoggedEvent) -> None:
+def _move_undone(region: RegionCounts, entry: MoveUndoneEntry) -> None:
     region.undone += 1
 
 
-def _task_durable(region: RegionCounts, entry: LoggedEvent) -> None:
+def _task_durable(region: RegionCounts, entry: TaskDurableEntry) -> None:
     region.durable += 1
-    region.durable_s += float(entry["log_s"] + entry["note_s"])
+    region.durable_s += entry.log_s + entry.note_s
+
+
+HANDLERS: dict[type[EventEntry], Callable[[RegionCounts, Any], None]] = {
+    RegionOpenedEntry: _opened,
+    FeederJoinedEntry: _feeder_joined,
+    FeederLeftEntry: _feeder_left,
+    PerformanceEntry: _performance,
+    RowsLateEntry: _rows_late,
+    GraphResultsEntry: _graph_results,
+    SampleEntry: _sample,
+    KeyedSampleEntry: _keyed_sample,
+    GraphSampleEntry: _graph_sample,
+    WeightsEntry: _weights,
+    MoveEntry: _move,
+    MovedEntry: _moved,
+    MoveRefusedEntry: _move_refused,
+    MoveUndoneEntry: _move_undone,
+    TaskDurableEntry: _task_durable,
+}
+"""What is counted of a region, by kind of entry."""

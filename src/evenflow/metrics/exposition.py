@@ -7,8 +7,8 @@ from typing import Any
 
 from evenflow.errors import extra
 from evenflow.eventlog.reading import DAMAGED
-from evenflow.eventlog.standing import LoggedEvent
 from evenflow.metrics.counts import RegionCounts, RunCounts, WorkerShare
+from evenflow.model.entries import ClusterStartedEntry, EventEntry
 from evenflow.model.latency import Latencies, middle_ms
 
 with extra("dashboard", "metrics for Prometheus"):
@@ -70,11 +70,11 @@ class Metrics(Collector):
         self.skipped = 0
         """Lines that were no entries at all; whoever reads the log sets it."""
 
-    def add(self, entries: Iterable[LoggedEvent]) -> None:
+    def add(self, entries: Iterable[EventEntry]) -> None:
         """Count entries, each once and in their order; of one that makes no sense, only that there was one."""
         for entry in entries:
             try:
-                if entry["event"] == "cluster-started":  # another run: nothing of the last one holds
+                if isinstance(entry, ClusterStartedEntry):  # another run: nothing of the last one holds
                     self.counts = RunCounts()
                 self.counts.add(entry)
             except DAMAGED:

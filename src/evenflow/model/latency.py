@@ -77,15 +77,9 @@ class Latencies(Struct, frozen=True, forbid_unknown_fields=True):
         found = self.summary
         return {} if found is None else {"mean": found.mean, "p50": found.p50, "p99": found.p99}
 
-    def fields(self) -> dict[str, object]:
-        """The histogram for the event log; entries of this form can be added, see `read`."""
-        told: dict[str, object] = {"total_s": round(self.total_s, 6)}
-        told["buckets"] = {str(bucket): self.rows[bucket] for bucket in sorted(self.rows)}
-        return told | ({"latency_ms": self.summary_ms} if self else {})
-
     @classmethod
     def read(cls, entry: Mapping[str, object]) -> Latencies:
-        """The histogram in an entry of the event log."""
+        """The histogram in an entry of the event log, as it is written."""
         buckets, total_s = entry["buckets"], entry["total_s"]
         if not isinstance(buckets, Mapping) or not isinstance(total_s, int | float):
             raise TypeError(f"no histogram of latencies: buckets {buckets!r:.50}, total_s {total_s!r:.50}")

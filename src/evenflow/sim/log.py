@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, TextIO
 
-from evenflow.control.events import Record
+from msgspec.structs import replace
+
+from evenflow.model.entries import EventEntry, as_dict
 
 
 class SimulatedLog:
@@ -16,21 +18,26 @@ class SimulatedLog:
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self.entries: list[dict[str, Any]] = []
+        self.written: list[EventEntry] = []
         self._file: TextIO | None = None
         if path is not None:
             self._file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115 - closed by close()
 
-    def write(self, record: Record) -> None:
-        """Append one record."""
-        entry = {"time": round(record.time, 6), "at": round(record.time, 3), "event": record.event, **record.fields}
-        self.entries.append(entry)
+    def write(self, entry: EventEntry) -> None:
+        """Append one entry."""
+        written = replace(entry, time=round(entry.time, 6), at=round(entry.time, 3))
+        self.written.append(written)
         if self._file is not None:
-            self._file.write(json.dumps(entry, default=str) + "\n")
+            self._file.write(json.dumps(as_dict(written), default=str) + "\n")
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """All entries as they are written, oldest first."""
+        return [as_dict(entry) for entry in self.written]
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """The entries of one kind, oldest first."""
-        return [entry for entry in self.entries if entry["event"] == event]
+        """The entries of one kind as they are written, oldest first."""
+        return [as_dict(entry) for entry in self.written if entry.event == event]
 
     def close(self) -> None:
         """Close the file."""

@@ -6,6 +6,7 @@ Feeders have rows all the time unless no worker was ever busy: then rows come at
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -13,9 +14,18 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.errors import InvalidArgument, described, nearest
-from evenflow.eventlog.reading import read_log
-from evenflow.eventlog.standing import LoggedEvent
+from evenflow.errors import InvalidArgument, nearest
+from evenflow.eventlog.reading import entries_of, read_log, refuse_damaged
+from evenflow.model.entries import (
+    EventEntry,
+    GraphSampleEntry,
+    KeyedSampleEntry,
+    PerformanceEntry,
+    RegionEntry,
+    RegionOpenedEntry,
+    SampleEntry,
+    UnitRowsEntry,
+)
 from evenflow.sim.keyed_setup import KeyedSetup, SpeedStep
 from evenflow.sim.ordered_scene import OrderedScene, WorkerLoad
 from evenflow.sim.scenario import Scenario
@@ -29,7 +39,9 @@ BUSY = 0.9
 """A worker that is busy for a larger part of a step could do no more."""
 TRACE = 200_000
 """Rows of the trace that units are drawn into; it is gone through over and over."""
-MEMBERS = {"sample": ("connections", "rows_done"), "keyed-sample": ("consumers", "rows")}
+SAMPLES = (SampleEntry, KeyedSampleEntry, GraphSampleEntry)
+USED = (*SAMPLES, RegionOpenedEntry, PerformanceEntry, UnitRowsEntry)
+Sample = SampleEntry | KeyedSampleEntry
 
 
 @dataclass(frozen=True)
@@ -54,51 +66,55 @@ class WorkerCosts:
 def recorded_scenario(path: str | Path, region: str | None = None, seed: int = 1) -> Scenario:
     """The scenario of one region of an event log, which is named if there are several; graphs do not count."""
     entries = read_log(Path(path))
-    try:
-        return _of_region(entries, path, region, seed)
-    except (KeyError, TypeError, IndexError) as error:
-        raise InvalidArgument(
-            f"{path} has entries that are not as this version writes them ({described(error)}): give the event log of "
-            "a cluster (Cluster(event_log=...)), and record it again if another version wrote it"
-        ) from None
+    refuse_damaged(Path(path), entries, USED)
+    return _of_region(entries, path, region, seed)
 
 
-def _of_region(entries: list[LoggedEvent], path: str | Path, region: str | None, seed: int) -> Scenario:
-    kinds = {entry["region"]: entry["event"] for entry in entries if entry["event"] in (*MEMBERS, "graph-sample")}
+def _of_region(entries: list[EventEntry], path: str | Path, region: str | None, seed: int) -> Scenario:
+    kinds = {entry.region: type(entry) for entry in entries if isinstance(entry, SAMPLES)}
     if not kinds:
         raise InvalidArgument(f"{path} has no samples: was anything fed while it was written?")
     if region is not None and region not in kinds:
         raise InvalidArgument(f"{path} has no region {region!r}; {nearest(region, kinds)}")
-    able = [name for name, kind in kinds.items() if kind != "graph-sample"]
+    able = [name for name, kind in kinds.items() if kind is not GraphSampleEntry]
     if region is None and len(able) > 1:
         names = ", ".join(map(repr, able))
         raise InvalidArgument(f"{path} has several regions: choose one of {names} (--region NAME)")
     name = region or next(iter(able or kinds))
-    if kinds[name] == "graph-sample":
+    if kinds[name] is GraphSampleEntry:
         raise InvalidArgument(
             f"region {name} of {path} is a graph, and an event log does not have what rows cost its operators: "
             "write a scenario with a table [graph]"
         )
-    mine = [entry for entry in entries if entry.get("region") == name]
-    costs = _costs([entry for entry in mine if entry["event"] == kinds[name]], *MEMBERS[kinds[name]])
-    return (_ordered if kinds[name] == "sample" else _keyed)(mine, costs, seed)
+    mine = [entry for entry in entries_of(entries, RegionEntry) if entry.region == name]
+    ordered = kinds[name] is SampleEntry
+    costs = _costs(entries_of(mine, SampleEntry) if ordered else entries_of(mine, KeyedSampleEntry))
+    return (_ordered if ordered else _keyed)(mine, costs, seed)
 
 
-def _costs(samples: list[LoggedEvent], members: str, rows: str) -> WorkerCosts:
+def _done(sample: Sample) -> dict[int, tuple[int, float]]:
+    """By worker, the rows and the service time so far."""
+    if isinstance(sample, SampleEntry):
+        return {each.worker: (each.rows_done, each.busy_s) for each in sample.connections}
+    return {each.worker: (each.rows, each.busy_s) for each in sample.consumers}
+
+
+def _costs(samples: Sequence[Sample]) -> WorkerCosts:
     """What rows cost, from samples with cumulative counters."""
-    picked = samples[:1]
+    picked = list(samples[:1])
     for sample in samples[1:]:
-        if sample["time"] - picked[-1]["time"] >= STEP_S or sample is samples[-1]:
+        if sample.time - picked[-1].time >= STEP_S or sample is samples[-1]:
             picked.append(sample)
     if len(picked) < 2:
         raise InvalidArgument("the event log has one sample of the region: record for some seconds at least")
-    workers = sorted({each["worker"] for sample in picked for each in sample[members]})
+    told = [_done(sample) for sample in picked]
+    workers = sorted(set().union(*told))
     counts = np.zeros((2, len(picked), len(workers)))
-    for place, sample in enumerate(picked):
-        for each in sample[members]:
-            counts[:, place, workers.index(each["worker"])] = each[rows], each["busy_s"]
+    for place, by_worker in enumerate(told):
+        for worker, counted in by_worker.items():
+            counts[:, place, workers.index(worker)] = counted
     done, used = np.maximum(np.diff(counts, axis=1), 0.0)
-    times = np.array([sample["time"] for sample in picked])
+    times = np.array([sample.time for sample in picked])
     with np.errstate(invalid="ignore", divide="ignore"):
         cost = np.where(done > 0, used / done, np.nan)
     if np.isnan(cost).all(axis=0).any():
@@ -127,28 +143,28 @@ def _changes(costs: WorkerCosts) -> list[list[tuple[float, float]]]:
     return found
 
 
-def _rate(mine: list[LoggedEvent], costs: WorkerCosts) -> float:
+def _rate(mine: list[RegionEntry], costs: WorkerCosts) -> float:
     """Rows that came a second, if no worker was ever too busy for more; else infinite."""
-    told = [entry for entry in mine if entry["event"] == "performance"]
-    came, seconds = sum(entry["rows_in"] for entry in told), sum(entry["seconds"] for entry in told)
+    told = entries_of(mine, PerformanceEntry)
+    came, seconds = sum(entry.rows_in for entry in told), sum(entry.seconds for entry in told)
     return came / seconds if seconds and came and costs.busy.max() < BUSY else inf
 
 
-def _feeders(mine: list[LoggedEvent]) -> int:
-    return max(1, *(int(entry["feeders"]) for entry in mine if entry["event"] in MEMBERS))
+def _feeders(mine: list[RegionEntry]) -> int:
+    return max(1, *(entry.feeders for entry in mine if isinstance(entry, Sample)))
 
 
-def _balance(mine: list[LoggedEvent]) -> str:
-    return next((entry["balance"] for entry in mine if entry["event"] == "region-opened"), "")
+def _balance(mine: list[RegionEntry]) -> str:
+    return next((entry.balance or "" for entry in entries_of(mine, RegionOpenedEntry)), "")
 
 
-def _length(mine: list[LoggedEvent]) -> float:
+def _length(mine: list[RegionEntry]) -> float:
     """Seconds from the first sample to the last."""
-    times = [entry["time"] for entry in mine if entry["event"] in MEMBERS]
-    return float(times[-1] - times[0])
+    times = [entry.time for entry in mine if isinstance(entry, Sample)]
+    return times[-1] - times[0]
 
 
-def _ordered(mine: list[LoggedEvent], costs: WorkerCosts, seed: int) -> Scenario:
+def _ordered(mine: list[RegionEntry], costs: WorkerCosts, seed: int) -> Scenario:
     loads = []
     for worker, steps in enumerate(_changes(costs)):
         ends = [second for second, _ in steps[1:]] + [inf]
@@ -169,21 +185,21 @@ def _ordered(mine: list[LoggedEvent], costs: WorkerCosts, seed: int) -> Scenario
     return Scenario(_length(mine), _balance(mine), ordered=scene)
 
 
-def _keyed(mine: list[LoggedEvent], costs: WorkerCosts, seed: int) -> Scenario:
+def _keyed(mine: list[RegionEntry], costs: WorkerCosts, seed: int) -> Scenario:
     changes = _changes(costs)
-    opened = next((entry for entry in mine if entry["event"] == "region-opened"), None)
-    if opened is None:
+    opened = next((entry for entry in entries_of(mine, RegionOpenedEntry) if entry.units), None)
+    if opened is None or not opened.units:
         raise InvalidArgument(
             "the event log does not say how many units there are (entry 'region-opened'): its begin is lost"
         )
-    last = [entry for entry in mine if entry["event"] == "keyed-sample"][-1]
-    rows, size = (sum(each[name] for each in last["consumers"]) for name in ("rows", "bytes"))
+    last = entries_of(mine, KeyedSampleEntry)[-1]
+    rows, size = sum(each.rows for each in last.consumers), sum(each.bytes for each in last.consumers)
     setup = KeyedSetup(
         workers=len(costs.workers),
-        units=opened["units"],
+        units=opened.units,
         feeders=_feeders(mine),
         rates=((0.0, _rate(mine, costs)),),
-        trace=_trace(mine, opened["units"], seed),
+        trace=_trace(mine, opened.units, seed),
         row_us=costs.base * 1e6,
         row_jitter_us=0.0,
         row_bytes=max(1, round(size / max(rows, 1))),
@@ -193,29 +209,29 @@ def _keyed(mine: list[LoggedEvent], costs: WorkerCosts, seed: int) -> Scenario:
             for worker, steps in enumerate(changes)
             for second, factor in steps[1:]
         ),
-        unit_bytes=int(last["state_bytes"]) // opened["units"],
-        region=opened["region"],
+        unit_bytes=last.state_bytes // opened.units,
+        region=opened.region,
         seed=seed,
     )
     return Scenario(_length(mine), _balance(mine), keyed=setup)
 
 
-def _trace(mine: list[LoggedEvent], units: int, seed: int) -> tuple[int, ...]:
+def _trace(mine: list[RegionEntry], units: int, seed: int) -> tuple[int, ...]:
     """Units of rows, as they fell in the recording: part by part, in an order drawn by the seed."""
-    told = [entry for entry in mine if entry["event"] == "unit-rows"]
+    told = entries_of(mine, UnitRowsEntry)
     if not told:
         raise InvalidArgument(
             "the event log does not say how rows fell on units (entries 'unit-rows'): record it with this version"
         )
     rng, parts = np.random.default_rng(seed), []
-    total = sum(entry["rows"] for entry in told)
+    total = sum(entry.rows for entry in told)
     for entry in told:
         shares = np.zeros(units)
-        shares[entry["units"]] = entry["unit_rows"]
+        shares[entry.units] = entry.unit_rows
         rest = np.flatnonzero(shares == 0)
-        some = rng.permutation(rest)[: entry["others"]]
+        some = rng.permutation(rest)[: entry.others]
         if len(some):
-            shares[some] = max(0, entry["rows"] - sum(entry["unit_rows"])) / len(some)
-        count = max(1, round(TRACE * entry["rows"] / total))
+            shares[some] = max(0, entry.rows - sum(entry.unit_rows)) / len(some)
+        count = max(1, round(TRACE * entry.rows / total))
         parts.append(rng.choice(units, count, p=shares / shares.sum()))
     return tuple(np.concatenate(parts).tolist())

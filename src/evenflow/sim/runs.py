@@ -9,6 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from evenflow.errors import SimulationError
+from evenflow.model.entries import (
+    EventEntry,
+    GraphResultsEntry,
+    GraphSampleEntry,
+    MovedEntry,
+    PerformanceEntry,
+    RebalanceEntry,
+    WeightsEntry,
+)
 from evenflow.model.latency import Latencies
 from evenflow.sim.log import SimulatedLog
 from evenflow.sim.scenario import Scenario
@@ -95,9 +104,9 @@ def simulate(
         seconds=scenario.seconds,
         rows=counts[-1][1],
         series=_series(counts),
-        decisions=sum(entry["event"] in ("weights", "rebalance") or bool(entry.get("moves")) for entry in log.entries),
-        units_moved=sum(len(entry["units"]) for entry in log.of("moved")),
-        latency_ms=_latency(log.entries),
+        decisions=sum(map(_decides, log.written)),
+        units_moved=sum(len(entry.units) for entry in log.written if isinstance(entry, MovedEntry)),
+        latency_ms=_latency(log.written),
         messages_per_s=world.messages / scenario.seconds,
         entries=log.entries,
     )
@@ -108,9 +117,16 @@ def _series(counts: list[tuple[float, int]]) -> list[tuple[float, float]]:
     return [(then, (after - before) / (then - now)) for (now, before), (then, after) in pairwise(counts)]
 
 
-def _latency(entries: list[dict[str, Any]]) -> dict[str, float]:
-    told = [entry for entry in entries if entry["event"] in ("performance", "graph-results") and "buckets" in entry]
+def _decides(entry: EventEntry) -> bool:
+    """Whether an entry tells of a decision of the balance, or of a placement that moves operators."""
+    return isinstance(entry, WeightsEntry | RebalanceEntry) or (
+        isinstance(entry, GraphSampleEntry) and bool(entry.moves)
+    )
+
+
+def _latency(entries: list[EventEntry]) -> dict[str, float]:
     total = Latencies()
-    for entry in told:
-        total += Latencies.read(entry)
+    for entry in entries:
+        if isinstance(entry, PerformanceEntry | GraphResultsEntry):
+            total += entry.latencies
     return total.summary_ms

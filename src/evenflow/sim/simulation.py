@@ -15,8 +15,9 @@ from math import inf
 from typing import Protocol
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import Event, Heard, Instruction, Peer, Record, RegionOpened, Said, Tell, Tick, Warn
+from evenflow.control.events import Event, Heard, Instruction, Peer, RegionOpened, Said, Tell, Tick, Warn
 from evenflow.errors import SimulationError
+from evenflow.model.entries import EventEntry, WarningEntry
 from evenflow.model.messages import ToFeeder, ToWorker, WorkerHello
 from evenflow.model.qos import Qos
 from evenflow.sim.log import SimulatedLog
@@ -156,10 +157,10 @@ class Simulation:
             match instruction:
                 case Tell(peer, message):
                     self._tell(peer, message)
-                case Record():
+                case EventEntry():
                     self.log.write(instruction)
                 case Warn(text):
-                    self.log.write(Record(self.time, "warning", {"text": text}))
+                    self.log.write(WarningEntry(time=self.time, text=text))
                 case _:
                     raise SimulationError(f"the controller wants what a simulation has not: {instruction}")
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from evenflow.dashboard.regions import WALL
 from evenflow.errors import InvalidArgument
 from evenflow.eventlog.reading import LogReader
-from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.entries import EventEntry
 
 logger = logging.getLogger("evenflow")
 
@@ -32,7 +32,7 @@ class EntrySource(Protocol):
     def share(self) -> float:
         """How much of what is there has been read, of 1."""
 
-    def entries(self) -> Iterator[LoggedEvent]:
+    def entries(self) -> Iterator[EventEntry]:
         """Those that are new since the last call."""
 
     def now(self, heard: float) -> float:
@@ -49,7 +49,7 @@ class FileSource:
         self._clock = clock
         self.title = Path(path).name
 
-    def entries(self) -> Iterator[LoggedEvent]:
+    def entries(self) -> Iterator[EventEntry]:
         return self._reader.entries()
 
     @property
@@ -69,13 +69,13 @@ class FileSource:
 class MemorySource:
     """The event log that a cluster in this process keeps; `since` gives the entries from a number on, and the next."""
 
-    def __init__(self, title: str, since: Callable[[int], tuple[list[LoggedEvent], int]]) -> None:
+    def __init__(self, title: str, since: Callable[[int], tuple[list[EventEntry], int]]) -> None:
         self.title, self.unread = title, 0
         self._since = since
         self._next = 0
         self.share = 1.0
 
-    def entries(self) -> Iterator[LoggedEvent]:
+    def entries(self) -> Iterator[EventEntry]:
         found, self._next = self._since(self._next)
         yield from found
 

@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 from evenflow._version import __version__
 from evenflow.control.controller import Controller
-from evenflow.control.events import Record, TaskEnded
+from evenflow.control.events import TaskEnded
 from evenflow.errors import ClusterStartError, ClusterStopped, StoreInUse
+from evenflow.model.entries import ClusterStartedEntry, ExecutorsEntry, TaskEndedEntry
 from evenflow.runtime.cluster.dashboard import LivePage
 from evenflow.runtime.cluster.executors import Executors
 from evenflow.runtime.cluster.interrupts import Interrupts
@@ -87,9 +88,7 @@ class Lifecycle:
     def _event_log(self, path: str | Path | None, total: int) -> EventLog:
         """The log, whose first entry says which cluster this is."""
         log = EventLog(path, total)
-        log.write(
-            Record(0.0, "cluster-started", {"cluster": self._name, "workers": self.workers, "version": __version__})
-        )
+        log.write(ClusterStartedEntry(time=0.0, cluster=self._name, workers=self.workers, version=__version__))
         return log
 
     def _controller_thread(self, spark: SparkSession, settings: Settings, log: EventLog) -> ControllerThread:
@@ -133,7 +132,8 @@ class Lifecycle:
         """For the event log: which executor has which worker, as far as Spark says so; again if one started anew."""
         tasks = self.driver.ask(lambda controller: {w: controller.task(w) for w in range(self.workers)})
         if found := executors.news(tasks):
-            self.driver.note("executors", {"workers": found})
+            workers = {int(worker): executor for worker, executor in found.items()}
+            self.driver.note(ExecutorsEntry(time=self.driver.now(), workers=workers))
 
     def await_workers(self, timeout: float) -> None:
         """Wait until all workers are live; a ClusterStartError after `timeout` seconds says why they are not."""
@@ -186,5 +186,5 @@ class Lifecycle:
 
     def _last_failure(self) -> str:
         """Why the last worker task to end did so; empty if none has ended."""
-        ended = (str(event["reason"]) for event in reversed(self.driver.events()) if event["event"] == "task-ended")
-        return next(ended, "")
+        entries, _ = self.driver.events_since(0)
+        return next((entry.reason for entry in reversed(entries) if isinstance(entry, TaskEndedEntry)), "")

@@ -16,6 +16,14 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from evenflow.errors import EvenflowError, InvalidArgument
 from evenflow.model import KeyedSnapshot, Snapshot
+from evenflow.model.entries import (
+    EventEntry,
+    FeederJoinedEntry,
+    MovedEntry,
+    RegionEntry,
+    TaskDurableEntry,
+    WeightsEntry,
+)
 from evenflow.model.given import whole_of
 from evenflow.model.latency import Latencies
 
@@ -146,15 +154,15 @@ class QueryMetrics(StreamingQueryListener):
         query = str(progress.id)
         known = self._known_of(query)
         entries, known.next = self._cluster._driver.events_since(known.next)
-        mine = {entry["region"] for entry in entries if entry["event"] == "feeder-joined" and entry["query"] == query}
-        known.regions |= mine
+        joined = (entry for entry in entries if isinstance(entry, FeederJoinedEntry))
+        known.regions |= {entry.region for entry in joined if entry.query == query}
         if not known.regions:
             return None
-        about = [entry for entry in entries if entry.get("region") in known.regions]
+        about = [each for each in entries if isinstance(each, RegionEntry) and each.region in known.regions]
         rows, latencies, busy, late = self._grown(known)
         summary = latencies.summary
         mean = sum(busy.values()) / len(busy) if busy else 0.0
-        moved = [entry for entry in about if entry["event"] == "moved"]
+        moved = [entry for entry in about if isinstance(entry, MovedEntry)]
         return BatchFigures(
             query=query,
             name=progress.name or "",
@@ -165,9 +173,9 @@ class QueryMetrics(StreamingQueryListener):
             latency_p50_ms=summary.p50 if summary else None,
             latency_p99_ms=summary.p99 if summary else None,
             imbalance=max(busy.values()) / mean if mean > 0 else None,
-            moves=len(moved) + sum(entry["event"] == "weights" for entry in about),
-            units_moved=sum(len(entry["units"]) for entry in moved),
-            pause_ms=1e3 * sum(entry["seconds"] for entry in moved),
+            moves=len(moved) + sum(isinstance(entry, WeightsEntry) for entry in about),
+            units_moved=sum(len(entry.units) for entry in moved),
+            pause_ms=1e3 * sum(entry.seconds for entry in moved),
             durable_ms=1e3 * max(_durable(about, query), default=0.0),
             batch_ms=float(progress.durationMs.get("triggerExecution", 0)),
             regions=tuple(sorted(known.regions)),
@@ -208,10 +216,10 @@ def _total(now: Snapshot | KeyedSnapshot) -> tuple[int, Latencies, dict[int, flo
     return told.rows_in, told.latencies, {each.worker: each.busy_s for each in members}, late
 
 
-def _durable(entries: Iterable[dict[str, Any]], query: str) -> list[float]:
+def _durable(entries: Iterable[EventEntry], query: str) -> list[float]:
     """How long the tasks of a query waited until their rows were durable, in seconds."""
-    mine = (entry for entry in entries if entry["event"] == "task-durable" and entry["query"] == query)
-    return [entry["log_s"] + entry["note_s"] for entry in mine]
+    tasks = (entry for entry in entries if isinstance(entry, TaskDurableEntry))
+    return [entry.log_s + entry.note_s for entry in tasks if entry.query == query]
 
 
 def _plain(value: Any) -> Any:

@@ -24,7 +24,6 @@ from evenflow.control.events import (
     MemoryAsked,
     MoveAsked,
     PeerLeft,
-    Record,
     RegionFailed,
     RegionOpened,
     Replace,
@@ -39,6 +38,16 @@ from evenflow.control.events import (
 )
 from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError, described
 from evenflow.model import MoveUnits
+from evenflow.model.entries import (
+    ControllerErrorEntry,
+    ControllerFailedEntry,
+    EntriesLeftOutEntry,
+    EventEntry,
+    FeederFailedEntry,
+    PeerRefusedEntry,
+    StrangerRefusedEntry,
+    WorkerTroubleEntry,
+)
 from evenflow.model.messages import (
     CodeWanted,
     FeederHello,
@@ -163,15 +172,15 @@ class ControllerThread(BackgroundThread):
         with self._lock:
             return self._log.tail()
 
-    def events_since(self, number: int) -> tuple[list[dict[str, Any]], int]:
+    def events_since(self, number: int) -> tuple[list[EventEntry], int]:
         """The entries of the event log from a number on, as far as they are kept, and the number of the next one."""
         with self._lock:
             return self._log.since(number)
 
-    def note(self, event: str, fields: dict[str, Any]) -> None:
+    def note(self, entry: EventEntry) -> None:
         """Write an entry into the event log, of something that the controller does not know."""
         with self._lock:
-            self._log.write(Record(self.now(), event, fields))
+            self._log.write(entry)
 
     def open_region(self, event: RegionOpened) -> None:
         """Open a region; when this returns, feeders may join it."""
@@ -227,7 +236,7 @@ class ControllerThread(BackgroundThread):
         logger.error("evenflow's controller has failed", exc_info=error)
         reason = f"the controller has failed: {self.failure}"
         with suppress(Exception), self._lock:
-            self._log.write(Record(self.now(), "controller-failed", {"error": self.failure}))
+            self._log.write(ControllerFailedEntry(time=self.now(), error=self.failure))
             for peer, channel in self._channels.items():
                 self._dismiss(channel, peer, reason)
         with suppress(Exception):
@@ -283,7 +292,7 @@ class ControllerThread(BackgroundThread):
         try:
             act()
         except Exception as error:
-            self._log.write(Record(self.now(), "controller-error", {"on": what, "error": described(error)}))
+            self._log.write(ControllerErrorEntry(time=self.now(), on=what, error=described(error)))
             if self._errors.admits("controller-error"):
                 logger.error("evenflow's controller could not %s", what, exc_info=error)
             return described(error)
@@ -320,7 +329,7 @@ class ControllerThread(BackgroundThread):
 
     def _turn_out(self, channel: Channel, reason: str) -> None:
         """Tell a peer why, and hang up."""
-        self._refuse("peer-refused", reason)
+        self._refuse(PeerRefusedEntry(time=self.now(), reason=reason))
         self._dismiss(channel, self._peers.get(channel), reason)
         self._poller.drop(channel)
         self._lost(channel, reason, True)
@@ -436,7 +445,7 @@ class ControllerThread(BackgroundThread):
             run = self._controller.run_of(peer)
             self._handle(PeerLeft(self.now(), peer, reason, bool(run) and self._was_stopped(run)))
         elif not known:
-            self._refuse("stranger-refused", reason)
+            self._refuse(StrangerRefusedEntry(time=self.now(), reason=reason))
 
     def _was_stopped(self, run: str) -> bool:
         """Whether a run of a query was stopped by the user; not if nobody can say."""
@@ -446,14 +455,14 @@ class ControllerThread(BackgroundThread):
             self._attempt(f"ask whether run {run} of a query was stopped", lambda: found.append(queries.stopped(run)))
         return found == [True]
 
-    def _refuse(self, event: str, reason: str) -> None:
+    def _refuse(self, entry: EventEntry) -> None:
         """Somebody was turned out, which is written down; but no crowd can fill the log."""
-        if self._quota.admits(event):
-            self._log.write(Record(self.now(), event, {"reason": reason}))
+        if self._quota.admits(entry.event):
+            self._log.write(entry)
 
     def _tell_left_out(self, closing: bool = False) -> None:
         for kind, count in self._quota.left_out(self.now(), closing).items():
-            self._log.write(Record(self.now(), "entries-left-out", {"kind": kind, "count": count}))
+            self._log.write(EntriesLeftOutEntry(time=self.now(), kind=kind, count=count))
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         """Carry out instructions. If one cannot be, its region is closed, and the others are carried out."""
@@ -468,9 +477,9 @@ class ControllerThread(BackgroundThread):
                 channel = self._channels.get(peer)
                 if channel is not None:
                     self._tell(channel, control(message))
-            case Record(event="worker-trouble" | "feeder-failed" as kind) if not self._quota.admits(kind):
+            case WorkerTroubleEntry() | FeederFailedEntry() if not self._quota.admits(instruction.event):
                 return  # counted with the others of its kind
-            case Record():
+            case EventEntry():
                 self._log.write(instruction)
             case Warn(text=text):
                 logger.warning(text)

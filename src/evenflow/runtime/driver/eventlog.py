@@ -10,9 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from evenflow.control.events import Record
+from msgspec.structs import replace
+
 from evenflow.eventlog.rotation import TOTAL, RotatingFile
 from evenflow.eventlog.standing import Standing
+from evenflow.model.entries import EventEntry, EventLogLostEntry, as_dict
 
 KEPT = 10_000
 """Entries in memory, at most."""
@@ -47,34 +49,34 @@ class Quota:
 
 
 class EventLog:
-    """Appends records; `time` is seconds since the cluster started, `at` the wall clock.
+    """Appends entries; `time` is seconds since the cluster started, `at` the wall clock.
 
     The files are rotated, so that all have at most `total` bytes (`evenflow.eventlog.rotation`).
     """
 
     def __init__(self, path: str | Path | None, total: int = TOTAL) -> None:
-        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._kept: deque[EventEntry] = deque(maxlen=KEPT)
         self._next = 0
         """The number of the next entry."""
         self._standing = Standing()
         self._last = 0.0, 0.0
         self._file = RotatingFile(Path(path), total, self._head) if path is not None else None
 
-    def write(self, record: Record) -> None:
-        """Append one record."""
-        self._last = round(record.time, 6), round(time.time(), 3)
-        entry = {"time": self._last[0], "at": self._last[1], "event": record.event, **record.fields}
-        self._keep(entry)
+    def write(self, entry: EventEntry) -> None:
+        """Append one entry."""
+        self._last = round(entry.time, 6), round(time.time(), 3)
+        written = replace(entry, time=self._last[0], at=self._last[1])
+        self._keep(written)
         if self._file is not None:
             try:
-                self._file.write(_line(entry))
+                self._file.write(_line(written))
             except OSError as error:  # a full disk costs the log, not the cluster
                 self.close()
-                self._keep({**entry, "event": "event-log-lost", "reason": str(error)})
+                self._keep(EventLogLostEntry(time=written.time, at=written.at, reason=str(error)))
             else:
-                self._standing.add(entry)
+                self._standing.add(written)
 
-    def _keep(self, entry: dict[str, Any]) -> None:
+    def _keep(self, entry: EventEntry) -> None:
         self._kept.append(entry)
         self._next += 1
 
@@ -82,10 +84,10 @@ class EventLog:
         return _line(self._standing.entry(*self._last))
 
     def tail(self) -> list[dict[str, Any]]:
-        """The latest entries, oldest first."""
-        return list(self._kept)
+        """The latest entries as they are written, oldest first."""
+        return [as_dict(entry) for entry in self._kept]
 
-    def since(self, number: int) -> tuple[list[dict[str, Any]], int]:
+    def since(self, number: int) -> tuple[list[EventEntry], int]:
         """The entries from a number on, as far as they are kept, and the number of the next one."""
         missed = min(len(self._kept), max(0, self._next - number))
         return list(islice(self._kept, len(self._kept) - missed, None)), self._next
@@ -98,5 +100,5 @@ class EventLog:
             self._file = None
 
 
-def _line(entry: dict[str, Any]) -> bytes:
-    return json.dumps(entry, default=str).encode() + b"\n"
+def _line(entry: EventEntry) -> bytes:
+    return json.dumps(as_dict(entry), default=str).encode() + b"\n"
