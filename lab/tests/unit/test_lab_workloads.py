@@ -8,8 +8,9 @@ import pyarrow.compute as pc
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.workloads import newswire, tweets, zipf
+from evenflow.workloads import tweets
 from evenflow.workloads.tweets import Tweets
+from evenflow_lab.workloads import newswire, zipf
 from evenflow_lab.workloads.zipf import ZipfKeys
 
 
