@@ -16,6 +16,7 @@ from evenflow.state.paging import spill, swap
 from evenflow.state.paging.operator import sizes_of
 from evenflow.state.paging.paged import Spilled
 from evenflow.state.paging.pool import Pool
+from evenflow.state.paging.residents import Residents
 from evenflow.state.paging.sizing import bytes_of
 from evenflow.state.paging.spill import Spill, pack, sweep, unpack
 from tests.support import paging_model as model
@@ -635,3 +636,54 @@ def test_sizes_are_bytes_of_each_unit(given):
 
     with pytest.raises(FunctionError, match=r"Odd.sizes returned .* for 2 units: return an array of whole numbers"):
         sizes_of(Odd(), np.array([0, 1], np.int32))
+
+
+class Told:
+    """An operator that says too little of its even units: they are ten times as large."""
+
+    def __init__(self, units):
+        self.real = np.full(units, 40_000)
+
+    def sizes(self, units):
+        return np.where(units % 2, self.real[units], self.real[units] // 10)
+
+    def extract(self, unit):
+        return bytes(int(self.real[unit]))
+
+    def install(self, unit, state):
+        assert len(state) == self.real[unit]
+
+
+def test_units_that_turn_out_large_do_not_make_all_others_heavier_and_heavier():
+    """All are measured once, then many leave: what one teaches must not multiply what the ones before have taught."""
+    operator = Told(60)
+    memory, units = Residents(operator, 60), np.arange(60, dtype=np.int32)
+    for turn in range(3):
+        memory.note(units)
+        memory.measure()
+        assert (memory.weight < 11 * operator.real).all()
+        assert memory.weight.sum() == memory.total
+        large = units[::2].tolist()
+        for unit in large:
+            state = operator.extract(unit)
+            memory.gone(unit, [state], state)
+        memory.landed(large)
+        operator.real += 10 * turn
+    memory.note(units[::2])
+    memory.measure()
+    assert (memory.weight[::2] < 1.1 * operator.real[::2]).all()
+
+
+def test_a_unit_is_refused_by_what_it_weighs_and_not_by_an_estimate(tmp_path):
+    """What others have taught would make the newest unit ten times as large as it is."""
+    host, batches = means(count=2000, keys=640, batches=4, units=64)
+    copy, _ = fed(host, batches, tmp_path, 400_000)
+    memory, real = copy._memory, copy._memory.weigh(3)
+    memory._claimed[:], memory._ratio = 0, 1000.0
+    memory.note(np.arange(64, dtype=np.int32))
+    memory.measure()
+    assert memory.weight[3] > 400_000
+    copy._swap.make_fit()
+    assert memory.weight[3] == real
+    with pytest.raises(MemoryBudget, match=rf"has {memory.weight.max()} bytes of state"):
+        copy._swap.check_fits(int(memory.weight.max()) - 1)

@@ -1,8 +1,9 @@
 """Units in memory: how many bytes they take, how they grow, and which have been there longest.
 
-The weight of a unit is the larger of two: what its operator says (`sizes`), times a ratio learned from states that were
-taken out and turned out larger; and what the unit itself turned out to weigh when it was last taken out. Where the
-operator says nothing, units are taken out to be weighed, each again after a quarter more rows.
+The weight of a unit is the larger of two: what its operator says (`sizes`), times a ratio; and what the unit itself
+turned out to weigh when it was last taken out. The ratio is how much larger the unit turned out then than the operator
+had said, or of a unit that was never taken out, what others have taught; it is at least 1. Where the operator says
+nothing, units are taken out to be weighed, each again after a quarter more rows.
 """
 
 from __future__ import annotations
@@ -48,7 +49,12 @@ class Residents:
         self._seen = np.zeros(units, np.int64)
         self._weighed = np.zeros(units, np.int64)
         self._rows = 0
+        self._claims = np.zeros(units, np.int64)
+        """What the operator said of each unit, as last measured."""
+        self._claimed = np.zeros(units, np.int64)
+        """What it had said of units when they were last taken out; 0 if they never were."""
         self._ratio = 1.0
+        """How much larger units turn out than the operator says, by the last of them."""
         self._first: float | None = None
         """Bytes that a new unit takes beside what its rows add; None before anything was measured."""
         self._rate = 0.0
@@ -98,7 +104,8 @@ class Residents:
         for unit in units[(claims <= 0) & (4 * self._seen[units] >= 5 * self._weighed[units])].tolist():
             self._weigh(unit)
         before = self.weight[units]
-        now = np.maximum((claims * self._ratio).astype(np.int64), self._real[units])
+        self._claims[units] = claims
+        now = self._estimated(units)
         self.weight[units] = now
         growth = now - before
         self.total += int(growth.sum())
@@ -119,16 +126,15 @@ class Residents:
         self.total -= int(self.weight[unit])
         self._turn[unit] = 0
         self._touched[unit] = False
-        claim = int(self.weight[unit])
-        real = 0
+        claim, real = int(self._claims[unit]), 0
         if parts is not None:
             real = max(sum(memoryview(part).nbytes for part in parts), bytes_of(state))
             if claim:
-                self._ratio = max(1.0, 0.9 * self._ratio + 0.1 * self._ratio * (real - FIXED) / claim)
+                self._ratio = max(1.0, 0.9 * self._ratio + 0.1 * (real - FIXED) / claim)
         else:
-            self._seen[unit] = self._weighed[unit] = 0
-        self._real[unit] = real
-        self.weight[unit] = max(real, claim) if parts is not None else 0
+            claim = self._seen[unit] = self._weighed[unit] = 0
+        self._real[unit], self._claimed[unit] = real, claim
+        self.weight[unit] = max(real, claim)
 
     def landed(self, units: list[int]) -> None:
         """Units are back in memory."""
@@ -139,10 +145,26 @@ class Residents:
     def arrived(self, unit: int, state: object) -> None:
         """A unit has been installed that has come from another worker."""
         self.enqueue(np.array([unit]))
-        claim = int(sizes_of(self.operator, np.array([unit], np.int32))[0])
+        self._claims[unit] = self._claimed[unit] = sizes_of(self.operator, np.array([unit], np.int32))[0]
         self._real[unit] = bytes_of(state)
-        self.weight[unit] = max(int(claim * self._ratio), int(self._real[unit]))
+        self.weight[unit] = max(self._claims[unit], self._real[unit])
         self.total += int(self.weight[unit])
+
+    def weigh(self, unit: int) -> int:
+        """Take a unit in memory out and put it back: what it weighs in truth."""
+        before = int(self.weight[unit])
+        self._weigh(unit)
+        self._claimed[unit] = self._claims[unit]
+        self.weight[unit] = max(self._claims[unit], self._real[unit])
+        self.total += int(self.weight[unit]) - before
+        return int(self.weight[unit])
+
+    def _estimated(self, units: Units) -> Longs:
+        """The weight of units by what the operator says of them now, and what each has turned out to weigh before."""
+        claimed = self._claimed[units]
+        own = np.where(claimed > 0, (self._real[units] - FIXED) / np.maximum(claimed, 1), self._ratio)
+        found: Longs = np.maximum((self._claims[units] * np.maximum(own, 1.0)).astype(np.int64), self._real[units])
+        return found
 
     def _weigh(self, unit: int) -> None:
         state = self.operator.extract(unit)

@@ -132,13 +132,13 @@ class Swap:
         self.tell()
         if self._pool.over() or not self.memory.known or self.memory.due(self._pool.budget):
             self.measure()
-            self._check([int(self.memory.weight.argmax())])
+            self._check(np.flatnonzero(self.memory.weight > self._pool.budget).tolist())
             self.make_room(0)
 
     def check_fits(self, budget: int) -> None:
         """Refuse a budget that the largest unit alone would exceed."""
         self.measure()
-        self._check([int(self.memory.weight.argmax())], budget)
+        self._check(np.flatnonzero(self.memory.weight > budget).tolist(), budget)
 
     def make_room(self, amount: int) -> None:
         """Put enough on disk for `amount` more bytes to fit."""
@@ -286,7 +286,9 @@ class Swap:
         """Refuse units that are larger than a whole budget, by default the pool's."""
         budget = self._pool.budget if budget is None else budget
         for unit in units:
-            if budget is not None and self.memory.weight[unit] > budget:
+            if budget is None or self.memory.weight[unit] <= budget:
+                continue
+            if not self.memory.here[unit] or self.memory.weigh(unit) > budget:  # the weight was an estimate
                 raise MemoryBudget(
                     f"{self._named(unit)} has {self.memory.weight[unit]} bytes of state, "
                     f"more than the memory budget of {budget} bytes: give more memory, or more units so "
