@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from evenflow.cli.demo import PARTS
+from evenflow.cli.demo.show import PARTS
 from evenflow.cli.demo.stage import Stage
 from evenflow.eventlog.reading import LogReader
 from evenflow.model.entries import RegionOpenedEntry

@@ -52,6 +52,9 @@ class SessionLock:
             self._released = True
             with suppress(StoreError):  # the server is gone, and the lock with it
                 self._store.delete([CLAIM_BLOB])
+            if self._connection is not None:  # closing it frees the lock, too, but some moments later
+                with suppress(psycopg.Error), answering(self._connection):
+                    self._connection.execute("SELECT pg_advisory_unlock(%s)", [self._key])
             self.drop()
 
     def _answers(self) -> bool:
