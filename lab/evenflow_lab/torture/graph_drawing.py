@@ -14,8 +14,17 @@ from dataclasses import dataclass, field
 from evenflow.graph.binding import bind
 from evenflow.graph.builder import Graph, Stream
 from evenflow.graph.plan import GraphPlan
-from evenflow_lab.torture.graph_nodes import ARROW, RIGHT, Paired, Ranked, Renamed, Scaled, Tallied, Thinned
-from evenflow_lab.torture.operator import Counted
+from evenflow_lab.torture.graph_nodes import (
+    ARROW,
+    RIGHT,
+    CountedInGraph,
+    Paired,
+    Ranked,
+    Renamed,
+    Scaled,
+    Tallied,
+    Thinned,
+)
 from evenflow_lab.torture.rows import GAP_US, SCHEMA, lateness_s, source_names
 from evenflow_lab.torture.schedule import Job, Schedule
 
@@ -111,8 +120,8 @@ class _Drawing:
         for name, column in zip(TWO_ENDS, ("nth", "mean"), strict=True):
             graph.endpoint(name, counted.map(Ranked(column), SCHEMA))
 
-    def _operator(self) -> Counted:
-        return Counted(self._folder, self._job.ballast)
+    def _operator(self) -> CountedInGraph:
+        return CountedInGraph(self._folder, self._job.ballast)
 
     def _take(self, orderly: bool = False) -> DrawnStream:
         """A stream to read, `orderly` or any: often one that nobody reads yet; else results are shared."""

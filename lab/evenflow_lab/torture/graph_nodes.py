@@ -6,12 +6,17 @@ Results depend on the rows and, where the order of rows is defined, on that; nev
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenflow.graph.hosted import GraphState
+from evenflow.operators.keyed import Keys, Units
+from evenflow_lab.torture.hooks import Hooks, hooks_of
+from evenflow_lab.torture.operator import Counted, loading
 from evenflow_lab.torture.rows import SCHEMA, Longs
 
 RIGHT = "id2 long, k long, v2 double, at2 timestamp"
@@ -23,6 +28,9 @@ ARROW = {
     for given in (SCHEMA, RIGHT)
 }
 """Arrow's schemas of the ones that graphs declare, for a plan without Spark."""
+
+_extract, _install = GraphState.extract, GraphState.install
+_snapshot, _process = GraphState.snapshot, GraphState.process
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,41 @@ class Ranked:
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """A row for each."""
         return _with(rows, v=pc.cast(rows.column(self.column), pa.float64())).select(ARROW[SCHEMA].names)
+
+
+class CountedInGraph(Counted):
+    """Counts by key. On a worker it has the whole graph tell the hooks of every point that it comes to."""
+
+    def warm_up(self, rows: pa.Schema) -> None:
+        super().warm_up(rows)
+        if self._folder:
+            install(hooks_of(Path(self._folder)))
+
+    def _reach(self, point: str) -> None:
+        """Nothing: the graph does, for all its operators."""
+
+
+def install(hooks: Hooks) -> None:
+    """Have the graphs of this process tell the hooks of the present run where they are."""
+
+    def extract(state: GraphState, unit: int) -> Any:
+        hooks.reach("extract")
+        return _extract(state, unit)
+
+    def install(state: GraphState, unit: int, given: Any) -> None:
+        hooks.reach("restore" if loading() else "install")
+        _install(state, unit, given)
+
+    def snapshot(state: GraphState, unit: int) -> Any:
+        hooks.reach("snapshot")
+        return _snapshot(state, unit)
+
+    def process(state: GraphState, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
+        hooks.reach("restore")  # only rows of a log come this way
+        return _process(state, rows, units, keys)
+
+    for method in (extract, install, snapshot, process):
+        setattr(GraphState, method.__name__, method)
 
 
 def _scrambled(ids: Longs) -> Longs:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from evenflow.cli.demo.graph_run import data
 from evenflow_lab.bench import keyed, ordered, placement
 
 SMALL = keyed.KeyedSetting(workers=2, keys=200, rows=40_000, units=32, zipf=1.0)
@@ -47,7 +48,7 @@ def test_an_emulated_run_knows_its_bound(spark):
 def test_a_placement_is_measured(spark):
     setting = placement.PlacementSetting(workers=2, operators=6, seconds=8.0, load=0.3, period=0.5)
     drawn = setting.drawn()
-    with placement.data(drawn) as paths:
+    with data(drawn) as paths:
         outcome = placement.run(spark, setting, "greedy", drawn, paths)
     assert outcome.results > 0
     assert 0 < outcome.latency_ms["p50"] <= outcome.latency_ms["p99"]

@@ -12,7 +12,7 @@ from evenflow_lab.torture import graph_check
 from evenflow_lab.torture.check import Verdict
 from evenflow_lab.torture.drawing import draw
 from evenflow_lab.torture.graph_drawing import SECONDS, TWO_ENDS, YEARS_S, draw_graph, plan_of
-from evenflow_lab.torture.operator import Counted
+from evenflow_lab.torture.graph_nodes import CountedInGraph
 from evenflow_lab.torture.report import TortureReport
 from evenflow_lab.torture.rows import inputs_of, rows_of, table, times
 from evenflow_lab.torture.run import torture
@@ -133,7 +133,7 @@ def test_rows_leave_windows_of_seconds_and_no_pair_is_lost():
 
 def test_the_operator_in_graphs_counts_as_the_other_one():
     batch = pa.record_batch({"k": [1, 2, 1], "v": [1.0, 2.0, 3.0]})
-    check_operator(Counted(), batch, key="k")
+    check_operator(CountedInGraph(), batch, key="k")
 
 
 def test_rows_at_an_endpoint():
