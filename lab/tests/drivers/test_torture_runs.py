@@ -65,7 +65,7 @@ GRAPH = replace(JOB, keys=20, units=4, kind="graph", sources=2, placement="poten
 GRAPHS = {
     "a worker is killed as operators of a graph move, then the driver": (
         905,  # all kinds of nodes, most of them in one chain
-        [Fault("kill", "worker", "extract", nth=5), Fault("kill", "driver", "whole", "after", nth=3)],
+        [Fault("kill", "worker", "extract", nth=1), Fault("kill", "driver", "whole", "after", nth=3)],
     ),
 }
 """Seeds, which tell the graph, and faults."""
