@@ -18,7 +18,7 @@ import typer
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import Event, FeederJoined, GraphPlacing, Heard, RegionOpened, Tell, Tick
-from evenflow.model.graph import GraphShape, NodeShape
+from evenflow.model.graphs.shape import GraphShape, NodeShape
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import (
     ConnectionCounts,

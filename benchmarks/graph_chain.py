@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.table import Table
 
 import evenflow as ef
-from evenflow.model.placement import PlacementProblem
+from evenflow.model.graphs.placement import PlacementProblem
 from evenflow.policy import Placement
-from evenflow.runtime.cluster.session import local_session
+from evenflow.runtime.cluster.spark.session import local_session
 
 COLUMNS = "id long, value double"
 AIMS = {1: 0.5, 3: 0.25}

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from evenflow.runtime.cluster.session import local_session
+from evenflow.runtime.cluster.spark.session import local_session
 from evenflow_lab.bench import ordered
 
 BASIC = ["oracle", "credits", "blocking-rate"]

@@ -18,8 +18,8 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
+from evenflow.operators.aggregates.rolling import RollingMean
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.rolling import RollingMean
 from evenflow.state.paging.paged import Paged
 from evenflow.state.paging.pool import Pool
 

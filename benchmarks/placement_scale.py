@@ -21,7 +21,7 @@ from time import perf_counter, process_time
 import numpy as np
 from tests.support.placement_model import energies, every_placement, latencies, random_problem
 
-from evenflow.model.placement import PAPER_WEIGHTS, Host, Links, OperatorLoad, PlacementProblem
+from evenflow.model.graphs.placement import PAPER_WEIGHTS, Host, Links, OperatorLoad, PlacementProblem
 from evenflow.policy import PLACEMENTS, placement_named
 
 PERIODS = 10

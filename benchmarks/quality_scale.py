@@ -24,7 +24,7 @@ from evenflow import sim
 from evenflow.control.events import Peer, Said
 from evenflow.model.messages import ToFeeder, ToWorker
 from evenflow.runtime.wire.messages import packed
-from evenflow.sim.keyed_popularity import unit_shares
+from evenflow.sim.keyed.popularity import unit_shares
 from evenflow.sim.simulation import DataPlane, Simulation
 
 SLOW, SINCE_S, SECONDS = 4.0, 5.0, {"ordered": 60.0, "keyed": 30.0}

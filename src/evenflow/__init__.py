@@ -14,11 +14,10 @@ from evenflow._version import __version__
 if TYPE_CHECKING:
     from evenflow import errors, policy, sim, testing
     from evenflow.errors import EvenflowError
-    from evenflow.graph.builder import Graph
+    from evenflow.graph.build.builder import Graph
     from evenflow.model.qos import Qos
-    from evenflow.operators.aggregates import Aggregates
-    from evenflow.operators.distinct import DistinctCount
-    from evenflow.operators.functions import (
+    from evenflow.operators.aggregates.distinct import DistinctCount
+    from evenflow.operators.aggregates.functions import (
         count,
         count_distinct,
         first,
@@ -30,10 +29,8 @@ if TYPE_CHECKING:
         sum,
         variance,
     )
-    from evenflow.operators.join import WindowJoin
-    from evenflow.operators.keyed import KeyedOperator
-    from evenflow.operators.last import LastValue
-    from evenflow.operators.rolling import (
+    from evenflow.operators.aggregates.last import LastValue
+    from evenflow.operators.aggregates.rolling import (
         RollingCount,
         RollingMax,
         RollingMean,
@@ -47,59 +44,62 @@ if TYPE_CHECKING:
         RunningStd,
         RunningSum,
     )
+    from evenflow.operators.aggregates.several import Aggregates
+    from evenflow.operators.joins.join import WindowJoin
+    from evenflow.operators.keyed import KeyedOperator
     from evenflow.runtime.cluster.cluster import Cluster
-    from evenflow.runtime.cluster.first_story import fingerprints, first_story, fit_vectors
-    from evenflow.runtime.cluster.query_metrics import QueryMetrics
-    from evenflow.runtime.cluster.restarts import supervise
-    from evenflow.runtime.cluster.session import local_session
+    from evenflow.runtime.cluster.plans.first_story import fingerprints, first_story, fit_vectors
+    from evenflow.runtime.cluster.spark.query_metrics import QueryMetrics
+    from evenflow.runtime.cluster.spark.restarts import supervise
+    from evenflow.runtime.cluster.spark.session import local_session
     from evenflow.stories.similarity import Similarity, cosine
     from evenflow.stories.vectors import Vectors
 
 _HOMES = {
-    "Aggregates": "evenflow.operators.aggregates",
+    "Aggregates": "evenflow.operators.aggregates.several",
     "Cluster": "evenflow.runtime.cluster.cluster",
-    "DistinctCount": "evenflow.operators.distinct",
+    "DistinctCount": "evenflow.operators.aggregates.distinct",
     "EvenflowError": "evenflow.errors",
-    "Graph": "evenflow.graph.builder",
+    "Graph": "evenflow.graph.build.builder",
     "KeyedOperator": "evenflow.operators.keyed",
-    "LastValue": "evenflow.operators.last",
+    "LastValue": "evenflow.operators.aggregates.last",
     "Qos": "evenflow.model.qos",
-    "QueryMetrics": "evenflow.runtime.cluster.query_metrics",
-    "RollingCount": "evenflow.operators.rolling",
-    "RollingMax": "evenflow.operators.rolling",
-    "RollingMean": "evenflow.operators.rolling",
-    "RollingMin": "evenflow.operators.rolling",
-    "RollingStd": "evenflow.operators.rolling",
-    "RollingSum": "evenflow.operators.rolling",
-    "RunningCount": "evenflow.operators.rolling",
-    "RunningMax": "evenflow.operators.rolling",
-    "RunningMean": "evenflow.operators.rolling",
-    "RunningMin": "evenflow.operators.rolling",
-    "RunningStd": "evenflow.operators.rolling",
-    "RunningSum": "evenflow.operators.rolling",
+    "QueryMetrics": "evenflow.runtime.cluster.spark.query_metrics",
+    "RollingCount": "evenflow.operators.aggregates.rolling",
+    "RollingMax": "evenflow.operators.aggregates.rolling",
+    "RollingMean": "evenflow.operators.aggregates.rolling",
+    "RollingMin": "evenflow.operators.aggregates.rolling",
+    "RollingStd": "evenflow.operators.aggregates.rolling",
+    "RollingSum": "evenflow.operators.aggregates.rolling",
+    "RunningCount": "evenflow.operators.aggregates.rolling",
+    "RunningMax": "evenflow.operators.aggregates.rolling",
+    "RunningMean": "evenflow.operators.aggregates.rolling",
+    "RunningMin": "evenflow.operators.aggregates.rolling",
+    "RunningStd": "evenflow.operators.aggregates.rolling",
+    "RunningSum": "evenflow.operators.aggregates.rolling",
     "Similarity": "evenflow.stories.similarity",
     "Vectors": "evenflow.stories.vectors",
-    "WindowJoin": "evenflow.operators.join",
+    "WindowJoin": "evenflow.operators.joins.join",
     "cosine": "evenflow.stories.similarity",
-    "count": "evenflow.operators.functions",
-    "count_distinct": "evenflow.operators.functions",
+    "count": "evenflow.operators.aggregates.functions",
+    "count_distinct": "evenflow.operators.aggregates.functions",
     "errors": "",
-    "fingerprints": "evenflow.runtime.cluster.first_story",
-    "first": "evenflow.operators.functions",
-    "first_story": "evenflow.runtime.cluster.first_story",
-    "fit_vectors": "evenflow.runtime.cluster.first_story",
-    "last": "evenflow.operators.functions",
-    "local_session": "evenflow.runtime.cluster.session",
-    "max": "evenflow.operators.functions",
-    "mean": "evenflow.operators.functions",
-    "min": "evenflow.operators.functions",
+    "fingerprints": "evenflow.runtime.cluster.plans.first_story",
+    "first": "evenflow.operators.aggregates.functions",
+    "first_story": "evenflow.runtime.cluster.plans.first_story",
+    "fit_vectors": "evenflow.runtime.cluster.plans.first_story",
+    "last": "evenflow.operators.aggregates.functions",
+    "local_session": "evenflow.runtime.cluster.spark.session",
+    "max": "evenflow.operators.aggregates.functions",
+    "mean": "evenflow.operators.aggregates.functions",
+    "min": "evenflow.operators.aggregates.functions",
     "policy": "",
     "sim": "",
-    "stddev": "evenflow.operators.functions",
-    "sum": "evenflow.operators.functions",
-    "supervise": "evenflow.runtime.cluster.restarts",
+    "stddev": "evenflow.operators.aggregates.functions",
+    "sum": "evenflow.operators.aggregates.functions",
+    "supervise": "evenflow.runtime.cluster.spark.restarts",
     "testing": "",
-    "variance": "evenflow.operators.functions",
+    "variance": "evenflow.operators.aggregates.functions",
 }
 
 __all__ = [

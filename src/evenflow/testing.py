@@ -43,7 +43,7 @@ def check_operator(
     Results are compared row by row, floats to nine digits. Each of the `rounds` cuts the rows into batches anew, some
     with 0 rows or 1 row, and moves units between `copies` copies; `seed` decides how.
     """
-    from evenflow.operators.time_laws import TimeTrial
+    from evenflow.operators.laws.time_laws import TimeTrial
 
     TimeTrial(operator, rows, time=time, key=key, units=units, rounds=rounds, copies=copies, seed=seed).run()
 

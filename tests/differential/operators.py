@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 import evenflow as ef
-from evenflow.operators.functions import AggregateColumn
+from evenflow.operators.aggregates.functions import AggregateColumn
 from tests.differential.cases import Case
 from tests.differential.source import ENDING, key_of
 from tests.differential.values import COLLATED, KINDS

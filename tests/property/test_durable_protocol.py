@@ -9,17 +9,17 @@ from functools import cache
 
 import pytest
 
-from evenflow.control.attempts import Attempt
-from evenflow.control.epochs import Epochs
-from evenflow.control.history import History
+from evenflow.control.batches.attempts import Attempt
+from evenflow.control.batches.epochs import Epochs
+from evenflow.control.batches.history import History
 from evenflow.model.checkpoint import BatchLog
 from evenflow.runtime.driver import checkpoint as checkpoint_thread
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.operator_names import OperatorNames
-from evenflow.runtime.worker.direct_transfer import DirectTransfer
-from evenflow.runtime.worker.loader import Loader
-from evenflow.runtime.worker.query_log import QueryLog
-from evenflow.runtime.worker.store_transfer import StoreTransfer
+from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer
+from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
+from evenflow.runtime.worker.saving.loader import Loader
+from evenflow.runtime.worker.saving.query_log import QueryLog
 from evenflow.state.checkpoint import chain
 from evenflow.state.store.blob_names import parse
 from tests.support.durable_invariants import check, history

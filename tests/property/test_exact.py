@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenflow.operators import rolling as home
+from evenflow.operators.aggregates import rolling as home
 from evenflow.rules.operator import RuleOperator
 from tests.support import operators_model as model
 

@@ -9,12 +9,12 @@ import os
 import numpy as np
 import pytest
 
-from evenflow.control.attempts import Attempt
-from evenflow.control.epochs import Epochs
-from evenflow.runtime.worker.loader import Loader
-from evenflow.runtime.worker.passage import Passage
-from evenflow.runtime.worker.query_log import QueryLog
-from evenflow.runtime.worker.repeats import LoggedRows
+from evenflow.control.batches.attempts import Attempt
+from evenflow.control.batches.epochs import Epochs
+from evenflow.runtime.worker.graphs.passage import Passage
+from evenflow.runtime.worker.saving.loader import Loader
+from evenflow.runtime.worker.saving.query_log import QueryLog
+from evenflow.runtime.worker.saving.repeats import LoggedRows
 from evenflow.state.paging.swap import Swap
 from tests.support import graph_bound
 from tests.support.durable_plan import DurablePlan

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evenflow as ef
-from evenflow.graph.binding import bind
+from evenflow.graph.build.binding import bind
 from evenflow.graph.hashing import hashes_of
 from evenflow.graph.reference import evaluate
 

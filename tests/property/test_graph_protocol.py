@@ -9,11 +9,12 @@ from functools import cache
 
 import pytest
 
-from evenflow.control.graph_region import GraphRegion
-from evenflow.control.movement import Movements
-from evenflow.runtime.worker import movements, routings
+from evenflow.control.graphs.region import GraphRegion
+from evenflow.control.moves.movement import Movements
 from evenflow.runtime.worker.events import TakeOut
-from evenflow.runtime.worker.row_queue import Gate, RowQueue
+from evenflow.runtime.worker.graphs import routings
+from evenflow.runtime.worker.graphs.queue import Gate, RowQueue
+from evenflow.runtime.worker.moves import movements
 from evenflow.state.paging.swap import Swap
 from tests.support.graph_invariants import check, history
 from tests.support.graph_plans import Sketch

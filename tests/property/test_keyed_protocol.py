@@ -115,9 +115,9 @@ def test_histories_have_what_they_are_to_have():
 def test_what_is_wrong_shows(what, monkeypatch):
     """Break the engine on purpose: the invariants notice."""
     from evenflow.model.messages import RestoreUnits
-    from evenflow.runtime.feeder import skew
-    from evenflow.runtime.worker import movements
+    from evenflow.runtime.feeder.keyed import skew
     from evenflow.runtime.worker.events import Send
+    from evenflow.runtime.worker.moves import movements
 
     if what == "double":  # the source keeps what it sends
         original = movements.LocalMovements.handle

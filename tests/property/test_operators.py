@@ -7,12 +7,12 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenflow.operators import functions
-from evenflow.operators import rolling as home
-from evenflow.operators.aggregates import Aggregates
-from evenflow.operators.distinct import DistinctCount
-from evenflow.operators.join import WindowJoin
-from evenflow.operators.last import LastValue
+from evenflow.operators.aggregates import functions
+from evenflow.operators.aggregates import rolling as home
+from evenflow.operators.aggregates.distinct import DistinctCount
+from evenflow.operators.aggregates.last import LastValue
+from evenflow.operators.aggregates.several import Aggregates
+from evenflow.operators.joins.join import WindowJoin
 from tests.support import operators_model as model
 
 HOWS = st.sampled_from(["count", "sum", "mean", "min", "max", "std"])

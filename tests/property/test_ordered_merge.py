@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from evenflow.errors import ProtocolError
-from evenflow.runtime.feeder.ordered_merge import OrderedMerge
+from evenflow.runtime.feeder.ordered.merge import OrderedMerge
 
 
 @given(st.integers(1, 30).flatmap(lambda n: st.permutations(range(n))), st.data())

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from evenflow.errors import InvalidArgument
 from evenflow.policy import keyed_balance_named
-from evenflow.policy.keyed.dlb import DlbH, DlbL
+from evenflow.policy.keyed.cep.dlb import DlbH, DlbL
+from evenflow.policy.keyed.cep.lptf import Lptf
 from evenflow.policy.keyed.loads import imbalance
-from evenflow.policy.keyed.lptf import Lptf
 from tests.support.keyed_model import snapshot
 
 pytestmark = pytest.mark.slow

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, Host, Links, OperatorLoad, PlacementProblem
+from evenflow.model.graphs.placement import PAPER_WEIGHTS, EnergyWeights, Host, Links, OperatorLoad, PlacementProblem
 from evenflow.policy import PLACEMENTS, placement_named
-from evenflow.policy.graph.energy import PartialPlacement, total_energy
+from evenflow.policy.graph.energies.energy import PartialPlacement, total_energy
+from evenflow.policy.graph.energies.landscape import energy_landscape, latency_landscape
+from evenflow.policy.graph.energies.latency import LatencyModel
 from evenflow.policy.graph.equilibrium import fill
-from evenflow.policy.graph.landscape import energy_landscape, latency_landscape
-from evenflow.policy.graph.latency import LatencyModel
 from tests.support.placement_model import energies, latencies
 
 WEIGHTS = EnergyWeights(3.0, 2.0, 0.5)

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evenflow.policy.graph.levels import Levels
+from evenflow.policy.graph.moves.levels import Levels
+from evenflow.policy.graph.moves.spread_parts import SpreadProblem
 from evenflow.policy.graph.potential import PotentialPlacement
-from evenflow.policy.graph.spread_parts import SpreadProblem
 from tests.support.levels_model import LevelsWorld
 
 CHANGES = int(os.environ.get("EVENFLOW_SCHEDULES", "160"))

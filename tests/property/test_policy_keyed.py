@@ -10,17 +10,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from evenflow.policy.keyed.auto import Auto
-from evenflow.policy.keyed.dlb import DlbH, DlbL
-from evenflow.policy.keyed.flux import Flux
-from evenflow.policy.keyed.flux_auto import FluxAuto
-from evenflow.policy.keyed.flux_hybrid import FluxHybrid
-from evenflow.policy.keyed.flux_memory import FluxMemory
-from evenflow.policy.keyed.hash_units import Hash
-from evenflow.policy.keyed.kg import KeyGrouping
-from evenflow.policy.keyed.lptf import Lptf
-from evenflow.policy.keyed.pkg import PartialKeyGrouping
+from evenflow.policy.keyed.cep.dlb import DlbH, DlbL
+from evenflow.policy.keyed.cep.kg import KeyGrouping
+from evenflow.policy.keyed.cep.lptf import Lptf
+from evenflow.policy.keyed.cep.pkg import PartialKeyGrouping
+from evenflow.policy.keyed.flux.auto import FluxAuto
+from evenflow.policy.keyed.flux.hash_units import Hash
+from evenflow.policy.keyed.flux.hybrid import FluxHybrid
+from evenflow.policy.keyed.flux.load import Flux
+from evenflow.policy.keyed.flux.memory import FluxMemory
+from evenflow.policy.keyed.flux.river import River
 from evenflow.policy.keyed.placement import plan
-from evenflow.policy.keyed.river import River
 from tests.support.keyed_model import snapshot
 from tests.support.keyed_stories import Tie, play, section_5_3, stories
 

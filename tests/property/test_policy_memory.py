@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from evenflow.policy.keyed.auto import Auto
 from evenflow.policy.keyed.fair_queue import ServiceOrder
-from evenflow.policy.keyed.flux_hybrid import FluxHybrid
-from evenflow.policy.keyed.flux_memory import FluxMemory, excess
+from evenflow.policy.keyed.flux.hybrid import FluxHybrid
+from evenflow.policy.keyed.flux.memory import FluxMemory, excess
 from evenflow.policy.keyed.placement import StateLimits, plan
 from evenflow.policy.keyed.sharing import Sharing
 from tests.support.keyed_model import snapshot

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evenflow.runtime.feeder.frame_size import FRAME_BYTES, GROWTH, OVERHEAD, RAMP_S, SHARED_FRAME_S, FrameSize
-from evenflow.runtime.feeder.turns import Turns
+from evenflow.runtime.feeder.ordered.turns import Turns
 
 weights = st.dictionaries(st.integers(0, 63), st.integers(0, 60), min_size=1, max_size=8).filter(
     lambda w: any(w.values())

@@ -182,10 +182,10 @@ def test_too_few_slots(spark, cluster):
 
 
 def test_slots_that_others_hold(spark, cluster, monkeypatch):
-    monkeypatch.setattr(
-        "evenflow.runtime.cluster.lifecycle.STOP_S", 10.0
-    )  # for half of it those that never started are awaited
-    monkeypatch.setattr("evenflow.runtime.cluster.slots._fixed", lambda _: False)  # as where executors come one by one
+    # for half of this time those that never started are awaited
+    monkeypatch.setattr("evenflow.runtime.cluster.lifecycle.STOP_S", 10.0)
+    # as where executors come one by one
+    monkeypatch.setattr("evenflow.runtime.cluster.spark.slots._fixed", lambda _: False)
     with pytest.raises(ClusterStartError) as caught:
         ef.Cluster(spark, workers=30, start_timeout=4)
     message = str(caught.value)

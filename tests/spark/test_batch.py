@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.functions import col, lit
 
 import evenflow as ef
-from evenflow.runtime.cluster.amounts import MOST_PERIOD_S
+from evenflow.runtime.cluster.arguments.amounts import MOST_PERIOD_S
 from evenflow.testing import Emulate
 from tests.support.comparison import PARTITION, assert_same, committed, plain_map, rows_of
 

@@ -19,7 +19,7 @@ def report(batches):
                 os._exit(0)
             os.wait()
             pair.append(os.read(read, 8))
-        needed = {"pandas", "numba", "evenflow.runtime.worker.loop", "evenflow.runtime.feeder.keyed"}
+        needed = {"pandas", "numba", "evenflow.runtime.worker.loop", "evenflow.runtime.feeder.keyed.feeder"}
         there = needed <= set(sys.modules) and "matplotlib" not in sys.modules
         yield pa.RecordBatch.from_pydict({"there": [there], "drawn": [drawn], "same": [pair[0] == pair[1]]})
 

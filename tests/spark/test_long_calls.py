@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from evenflow.control import movement
+from evenflow.control.moves import movement
 from tests.support.background import Holding, Query
 from tests.support.graph_frames import graph_of
 from tests.support.moving import Nth, nth_of, region

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 import evenflow as ef
 from evenflow.errors import FunctionError, InvalidArgument
-from evenflow.operators.inputs import Inputs
-from evenflow.runtime.cluster.keyed_plan import plan_keyed
-from evenflow.runtime.cluster.order import Ordering
+from evenflow.operators.time.inputs import Inputs
+from evenflow.runtime.cluster.arguments.order import Ordering
+from evenflow.runtime.cluster.plans.keyed import plan_keyed
 from tests.support import timed_model
 from tests.support.moving import Nth, region
 from tests.support.timed_model import SESSIONS, Sessions, expected_sessions

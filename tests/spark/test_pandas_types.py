@@ -12,7 +12,7 @@ from pyspark.sql import Row
 
 import evenflow as ef
 from evenflow.operators.map import MapOperator
-from evenflow.runtime.cluster.arguments import arrow_schema, schema_of
+from evenflow.runtime.cluster.arguments.verbs import arrow_schema, schema_of
 from tests.support.comparison import assert_same
 
 ROWS = 6

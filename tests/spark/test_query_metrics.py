@@ -6,7 +6,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from evenflow.runtime.cluster import query_metrics
+from evenflow.runtime.cluster.spark import query_metrics
 from tests.support.stored_stream import EACH, FILES, stream
 
 

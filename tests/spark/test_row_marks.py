@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from evenflow.operators.row_marks import ROW
-from evenflow.runtime.cluster.keys import marked, routed
+from evenflow.runtime.cluster.plans.keys import marked, routed
 
 
 def at(micros):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.rules.operator import RuleOperator
-from evenflow.runtime.cluster.arguments import arrow_schema
+from evenflow.runtime.cluster.arguments.verbs import arrow_schema
 
 ZONE = "America/New_York"
 SCHEMA = "e decimal(38, 3), at timestamp, n timestamp_ntz, b date, s string, w string, i long, f double, "

@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 import evenflow as ef
 from evenflow.policy import keyed_balance_named
 from evenflow.policy.keyed.loads import engine_loads, imbalance
-from evenflow.sim.keyed_plane import KeyedPlane
-from evenflow.sim.keyed_setup import KeyedSetup
+from evenflow.sim.keyed.plane import KeyedPlane
+from evenflow.sim.keyed.setup import KeyedSetup
 from evenflow.sim.simulation import Simulation
 
 WORKERS, UNITS, ROWS, COST_US = 3, 60, 60_000, 60.0

@@ -6,8 +6,8 @@ import pytest
 
 import evenflow as ef
 from evenflow.policy import balance_named
-from evenflow.sim.ordered_plane import OrderedPlane
-from evenflow.sim.ordered_scene import OrderedScene, WorkerLoad
+from evenflow.sim.ordered.plane import OrderedPlane
+from evenflow.sim.ordered.scene import OrderedScene, WorkerLoad
 from evenflow.sim.simulation import Simulation
 from tests.support.comparison import assert_same
 

@@ -13,7 +13,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.state.checkpoint.survey import verify
-from evenflow.state.store.fence import FencedView
+from evenflow.state.store.claims.fence import FencedView
 from evenflow.state.store.files import FileStore, resolve
 from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import Place

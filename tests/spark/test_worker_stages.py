@@ -1,6 +1,6 @@
 """How the workers look in Spark's own pages: jobs and stages with names, in a group of their own."""
 
-from evenflow.runtime.cluster.session import stop_progress_bar
+from evenflow.runtime.cluster.spark.session import stop_progress_bar
 
 
 def test_workers_have_names_and_a_job_group(spark, cluster):

@@ -2,7 +2,7 @@
 
 import re
 
-from evenflow.control.epochs import LATE
+from evenflow.control.batches.epochs import LATE
 from evenflow.errors import ClusterStopped, StateLost, StoreError
 from evenflow.runtime.driver.checkpoint import KEPT
 from evenflow.state.checkpoint.manifest import epochs, read_manifest

@@ -11,9 +11,9 @@ from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, StoreError
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.operator_names import OperatorNames
-from evenflow.runtime.worker.blob_writer import BlobWriter, Put, PutOutcome
-from evenflow.runtime.worker.loader import Loader
-from evenflow.runtime.worker.store_transfer import StoreTransfer
+from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
+from evenflow.runtime.worker.saving.blob_writer import BlobWriter, Put, PutOutcome
+from evenflow.runtime.worker.saving.loader import Loader
 from evenflow.state.store.base import Store, checked
 from evenflow.state.store.retry import PAUSE_S, TRIES, RetryingStore
 

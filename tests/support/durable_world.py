@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from evenflow.control import epochs as control_epochs
+from evenflow.control.batches import epochs as control_epochs
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.errors import CorruptState
@@ -24,9 +24,9 @@ from evenflow.operators.hosted import Hosted
 from evenflow.runtime.driver.checkpoint import KEPT
 from evenflow.runtime.driver.operator_names import Kept
 from evenflow.runtime.wire.settings import Settings
-from evenflow.runtime.worker.hosting import KEY_BITS
-from evenflow.runtime.worker.instances import Instances
-from evenflow.runtime.worker.loader import Loaded, Loader
+from evenflow.runtime.worker.rows.hosting import KEY_BITS
+from evenflow.runtime.worker.rows.instances import Instances
+from evenflow.runtime.worker.saving.loader import Loaded, Loader
 from evenflow.state.checkpoint.chain import latest, operators
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.store.blob_names import epoch_name, parse

@@ -15,7 +15,7 @@ from evenflow.state.checkpoint.chain import QueryRecord, note_operators, query_r
 from evenflow.state.checkpoint.manifest import Manifest, decode, encode
 from evenflow.state.checkpoint.segments import AppliedRows, SegmentWriter, read_segment
 from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units, read_index
-from evenflow.state.store.generations import Holding, Mark
+from evenflow.state.store.claims.generations import Holding, Mark
 from evenflow.state.store.layout import check_format, format_bytes
 from tests.support.fuzz_wire import Wrong
 from tests.support.mutations import bytes_of

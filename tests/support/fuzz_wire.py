@@ -20,7 +20,7 @@ from msgspec import msgpack
 from evenflow.control.controller import Controller
 from evenflow.control.events import GraphPlacing, RegionOpened, Tick
 from evenflow.errors import HandshakeError, ProtocolError
-from evenflow.model.graph import GraphShape, NodeShape
+from evenflow.model.graphs.shape import GraphShape, NodeShape
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import (
     CodeWanted,
@@ -49,8 +49,8 @@ from evenflow.model.messages import (
     WorkerTrouble,
 )
 from evenflow.model.tickets import ticket
+from evenflow.operators.aggregates.last import LastValue
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.last import LastValue
 from evenflow.policy import Hash, RoundRobin
 from evenflow.policy.graph.round_robin import RoundRobinPlacement
 from evenflow.runtime.driver import controller_thread as driver
@@ -61,12 +61,12 @@ from evenflow.runtime.wire.handshake import NONCE_BYTES, Handshake
 from evenflow.runtime.wire.messages import control, packed
 from evenflow.runtime.wire.poller import Poller
 from evenflow.runtime.wire.settings import Settings
-from evenflow.runtime.worker import direct_transfer
 from evenflow.runtime.worker import loop as worker
 from evenflow.runtime.worker.environment import Clock, Wake, WorkerEnvironment
-from evenflow.runtime.worker.instances import process
 from evenflow.runtime.worker.limits import LIMITS, WorkerLimits
-from evenflow.runtime.worker.move_label import Label
+from evenflow.runtime.worker.moves import direct_transfer
+from evenflow.runtime.worker.moves.label import Label
+from evenflow.runtime.worker.rows.instances import process
 from tests.support.mutations import bytes_of, message_of
 
 SECRET = b"of the fuzz".ljust(32)

@@ -2,8 +2,8 @@
 
 from collections import Counter, defaultdict
 
-from evenflow.graph.ordering import OrderNode
-from evenflow.runtime.worker.instances import graph_of
+from evenflow.graph.nodes.ordering import OrderNode
+from evenflow.runtime.worker.rows.instances import graph_of
 from evenflow.state.paging.paged import Paged
 from tests.support.graph_nodes import SEEN
 from tests.support.graph_world import GraphWorld, merged

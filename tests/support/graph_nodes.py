@@ -11,7 +11,7 @@ from collections import defaultdict
 import numpy as np
 import pyarrow as pa
 
-from evenflow.graph.operator import NodeOperator
+from evenflow.graph.nodes.operator import NodeOperator
 from tests.support.keyed_actors import Brittle, Trouble
 
 SCHEMA = pa.schema([("task", pa.int64()), ("id", pa.int64()), ("key", pa.int64()), ("value", pa.int64())])

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from evenflow.graph.ordering import OrderNode
-from evenflow.graph.plan import EndpointPlan, GraphPlan, NodePlan, PortPlan, StreamPlan
+from evenflow.graph.build.plan import EndpointPlan, GraphPlan, NodePlan, PortPlan, StreamPlan
+from evenflow.graph.nodes.ordering import OrderNode
 from tests.support.graph_nodes import SCHEMA, Collect, Keep, Lanes, Mark, Number, Pairs
 
 SPREAD = 4
@@ -133,7 +133,7 @@ class Sketch:
             yield source, pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=SCHEMA)
 
     def spark_rows(self, batch, task, partition):
-        """A batch as Spark gives it to the task with this number: see `runtime.feeder.graph_feed`."""
+        """A batch as Spark gives it to the task with this number: see `runtime.feeder.graph.feed`."""
         number = pa.array(np.full(batch.num_rows, partition, np.int32))
         if self.sources == 1:
             (rows,) = (rows for _, rows in self.source_rows(batch, task))

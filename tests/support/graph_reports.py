@@ -3,12 +3,12 @@
 import numpy as np
 
 from evenflow.control.events import GraphPlacing
-from evenflow.control.graph_balancing import GraphBalancing
-from evenflow.control.movement import Movements
-from evenflow.control.statistics import Statistics
+from evenflow.control.graphs.balancing import GraphBalancing
+from evenflow.control.moves.movement import Movements
+from evenflow.control.regions.statistics import Statistics
 from evenflow.control.workers import Site
 from evenflow.model import RoutingTable
-from evenflow.model.graph import GraphShape, NodeShape
+from evenflow.model.graphs.shape import GraphShape, NodeShape
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import FlowProgress, FlowReport
 

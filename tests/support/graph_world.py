@@ -10,15 +10,15 @@ from unittest import mock
 
 import numpy as np
 
-from evenflow.control import graph_region
 from evenflow.control.events import GraphPlacing, RegionOpened
-from evenflow.control.graph_balancing import GraphBalancing
+from evenflow.control.graphs import region as graph_region
+from evenflow.control.graphs.balancing import GraphBalancing
 from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.reference import evaluate
 from evenflow.policy import Hash
-from evenflow.runtime.cluster.graph_plan import shape_of
-from evenflow.runtime.feeder.graph import GraphFeeder
-from evenflow.runtime.feeder.graph_feed import GraphFeed
+from evenflow.runtime.cluster.plans.graph_plan import shape_of
+from evenflow.runtime.feeder.graph.feed import GraphFeed
+from evenflow.runtime.feeder.graph.feeder import GraphFeeder
 from tests.support.graph_nodes import SEEN, Stateful
 from tests.support.graph_plans import Sketch
 from tests.support.keyed_world import World

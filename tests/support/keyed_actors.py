@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from evenflow.model.entries import entry_of
 from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.wire.poller import Lost, Received
-from evenflow.runtime.worker.direct_transfer import DirectTransfer
+from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer
 from tests.support.keyed_network import Turn
 from tests.support.keyed_rig import Nth
 from tests.support.records import fields_of

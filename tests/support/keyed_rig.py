@@ -13,8 +13,8 @@ from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.policy import Hash
-from evenflow.runtime.feeder.keyed import KeyedFeeder
-from evenflow.runtime.feeder.keyed_feed import KeyedFeed
+from evenflow.runtime.feeder.keyed.feed import KeyedFeed
+from evenflow.runtime.feeder.keyed.feeder import KeyedFeeder
 from evenflow.runtime.feeder.task import Environment
 from tests.support.rig import PATIENCE_S
 

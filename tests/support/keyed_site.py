@@ -8,9 +8,9 @@ import pyarrow as pa
 from evenflow.model.messages import MoveReport, SendUnits
 from evenflow.model.tickets import ticket
 from evenflow.operators.hosted import Hosted
-from evenflow.runtime.worker.direct_transfer import Parcel
-from evenflow.runtime.worker.instances import Instances
-from evenflow.runtime.worker.keyed import KeyedHost
+from evenflow.runtime.worker.moves.direct_transfer import Parcel
+from evenflow.runtime.worker.rows.instances import Instances
+from evenflow.runtime.worker.rows.keyed import KeyedHost
 from tests.support.keyed_rig import OUT, ROWS, Nth
 
 KEY = "every worker's here"

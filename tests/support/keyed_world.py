@@ -20,8 +20,8 @@ from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
 from evenflow.policy import KeyedBalance
 from evenflow.runtime.feeder.frame_size import FrameSize
-from evenflow.runtime.feeder.keyed import KeyedFeeder
-from evenflow.runtime.feeder.keyed_feed import KeyedFeed
+from evenflow.runtime.feeder.keyed.feed import KeyedFeed
+from evenflow.runtime.feeder.keyed.feeder import KeyedFeeder
 from evenflow.runtime.feeder.task import Environment
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.environment import WorkerEnvironment

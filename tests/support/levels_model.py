@@ -9,8 +9,8 @@ from collections import deque
 
 import numpy as np
 
-from evenflow.model.placement import Host, Links, OperatorLoad, PlacementProblem
-from evenflow.model.spread import KEYED, LANES, SpreadOperator
+from evenflow.model.graphs.placement import Host, Links, OperatorLoad, PlacementProblem
+from evenflow.model.graphs.spread import KEYED, LANES, SpreadOperator
 
 PERIODS = 10
 NEWS = 0.3

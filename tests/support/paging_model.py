@@ -3,12 +3,12 @@
 import numpy as np
 import pyarrow as pa
 
-from evenflow.operators.distinct import DistinctCount
+from evenflow.operators.aggregates.distinct import DistinctCount
+from evenflow.operators.aggregates.last import LastValue
+from evenflow.operators.aggregates.rolling import RollingMean
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.join import WindowJoin
+from evenflow.operators.joins.join import WindowJoin
 from evenflow.operators.keyed import KeyedOperator
-from evenflow.operators.last import LastValue
-from evenflow.operators.rolling import RollingMean
 from evenflow.state.paging.paged import Paged
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.sizing import bytes_of

@@ -5,8 +5,8 @@ from itertools import product
 
 import numpy as np
 
-from evenflow.model.placement import PAPER_WEIGHTS, Host, Links, OperatorLoad, PlacementProblem
-from evenflow.policy.graph.latency import LatencyModel, result_shares
+from evenflow.model.graphs.placement import PAPER_WEIGHTS, Host, Links, OperatorLoad, PlacementProblem
+from evenflow.policy.graph.energies.latency import LatencyModel, result_shares
 
 PERIODS = 5
 

@@ -1,5 +1,5 @@
 """A PostgreSQL server for tests, that of the torture runs."""
 
-from evenflow_lab.torture.database import DatabaseServer as Server
+from evenflow_lab.torture.servers.database import DatabaseServer as Server
 
 __all__ = ["Server"]

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from evenflow.operators.keyed import KeyedOperator
-from evenflow.runtime.worker.blob_writer import PutOutcome
+from evenflow.runtime.worker.saving.blob_writer import PutOutcome
 from evenflow.state.checkpoint.unit_snapshots import load_units, read_index
 from evenflow.state.store.blob_names import parse
 

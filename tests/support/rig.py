@@ -22,8 +22,8 @@ from evenflow.operators.map import MapOperator
 from evenflow.policy import RoundRobin
 from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.driver.eventlog import EventLog
-from evenflow.runtime.feeder.ordered import OrderedFeeder, OrderedTask
-from evenflow.runtime.feeder.ordered_splitter import LIMITS
+from evenflow.runtime.feeder.ordered.feeder import OrderedFeeder, OrderedTask
+from evenflow.runtime.feeder.ordered.splitter import LIMITS
 from evenflow.runtime.wire.frames import Decoder, Encoder, Frame, Kind
 from evenflow.runtime.wire.handshake import Handshake
 from evenflow.runtime.wire.messages import TO_WORKER, control

@@ -149,6 +149,5 @@ MAY_IMPORT = {
         "lab.torture",
     },
 }
-"""What each room, a package or a sub-package, may import of Evenflow, beside itself."""
-ALCOVES = {"model.entries"}
-"""Sub-packages that are no rooms of their own, but part of the one around them."""
+"""What each room, a package or a sub-package, may import of Evenflow, beside itself.
+A sub-package without an entry is part of the package around it."""

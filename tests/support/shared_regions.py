@@ -19,8 +19,8 @@ from evenflow.model.messages import Directory, FeederReport, Weights, WorkerHell
 from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.link import Link, Meter
-from evenflow.runtime.feeder.ordered_merge import OrderedMerge
-from evenflow.runtime.feeder.ordered_splitter import OrderedSplitter
+from evenflow.runtime.feeder.ordered.merge import OrderedMerge
+from evenflow.runtime.feeder.ordered.splitter import OrderedSplitter
 
 ROWS = pa.record_batch({"id": pa.array(np.zeros(100_000, np.int8))})
 MOST_ROWS = 1000

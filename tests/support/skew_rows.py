@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from evenflow.runtime.feeder.skew import SkewBuffer
+from evenflow.runtime.feeder.keyed.skew import SkewBuffer
 
 UNITS = 4
 """Key k is in unit k mod 4; there is one more unit, for null keys."""

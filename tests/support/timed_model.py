@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.operators.keyed import KeyedOperator
-from evenflow.operators.timed import Timed, tick_fields
+from evenflow.operators.time.timed import Timed, tick_fields
 
 GAP = 10_000_000
 """Microseconds without a row that end a session."""

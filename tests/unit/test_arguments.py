@@ -11,15 +11,15 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from evenflow.errors import ClusterStartError, InvalidArgument
-from evenflow.graph.builder import Graph
+from evenflow.graph.build.builder import Graph
 from evenflow.policy import KEYED_BALANCES, keyed_balance_named
-from evenflow.runtime.cluster.amounts import budgets_of, check_move, gap_of
-from evenflow.runtime.cluster.arguments import check_dataframe, check_options, check_ordered
+from evenflow.runtime.cluster.arguments.amounts import budgets_of, check_move, gap_of
+from evenflow.runtime.cluster.arguments.verbs import check_dataframe, check_options, check_ordered
 from evenflow.runtime.cluster.cluster import Cluster
-from evenflow.runtime.cluster.detect import seconds_of
-from evenflow.runtime.cluster.first_story import first_story
-from evenflow.runtime.cluster.restarts import supervise
-from evenflow.runtime.cluster.slots import SlotUse
+from evenflow.runtime.cluster.plans.detect import seconds_of
+from evenflow.runtime.cluster.plans.first_story import first_story
+from evenflow.runtime.cluster.spark.restarts import supervise
+from evenflow.runtime.cluster.spark.slots import SlotUse
 
 
 @pytest.mark.parametrize(

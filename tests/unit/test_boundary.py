@@ -33,7 +33,7 @@ from evenflow.control.events import (
 from evenflow.model import MoveUnits
 from evenflow.model.checkpoint import Base
 from evenflow.model.entries import EventEntry
-from evenflow.model.graph import GraphShape, NodeShape
+from evenflow.model.graphs.shape import GraphShape, NodeShape
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import (
     ConsumerReport,

@@ -5,7 +5,7 @@ import pytest
 
 from evenflow.errors import ProtocolError
 from evenflow.model.messages import LoadState, SaveAgain, UnitsSaved
-from evenflow.runtime.worker.checkpointer import Checkpointer
+from evenflow.runtime.worker.saving.checkpointer import Checkpointer
 from tests.support.query_log_model import SCHEMA, UNITS, FakeBlobWriter, Sums, rows, saved
 
 

@@ -11,15 +11,15 @@ from evenflow.errors import CorruptState, StoreError
 from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, WholeAttempt
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.operator_names import Kept
-from evenflow.runtime.worker.direct_transfer import Parcel
-from evenflow.runtime.worker.store_transfer import StoreTransfer
+from evenflow.runtime.worker.moves.direct_transfer import Parcel
+from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
 from evenflow.state.checkpoint.chain import QueryRecord, note_operators, record_name
 from evenflow.state.checkpoint.segments import SegmentWriter
 from evenflow.state.checkpoint.survey import verify, verify_claims
 from evenflow.state.checkpoint.unit_snapshots import check_units, pack_units
 from evenflow.state.store.blob_names import log_name, move_name, units_name
+from evenflow.state.store.claims.fence import FencedView
 from evenflow.state.store.disk import LOCK_FILE
-from evenflow.state.store.fence import FencedView
 from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import Place, key_of
 

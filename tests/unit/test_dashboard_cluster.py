@@ -5,11 +5,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from evenflow.control.owners import OwnersLog
+from evenflow.control.moves.owners import OwnersLog
 from evenflow.errors import InvalidArgument
 from evenflow.model import RoutingTable
 from evenflow.runtime.cluster.dashboard import page_asked, shown_as_html
-from evenflow.runtime.cluster.executors import ASKING_S, EVERY_S, Executors
+from evenflow.runtime.cluster.spark.executors import ASKING_S, EVERY_S, Executors
 from evenflow.runtime.driver import eventlog
 from evenflow.runtime.driver.eventlog import EventLog
 from tests.support.records import fields_of, record

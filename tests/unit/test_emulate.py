@@ -5,7 +5,7 @@ import math
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.runtime.worker.emulation import EmulatedSpeed
+from evenflow.runtime.worker.rows.emulation import EmulatedSpeed
 from evenflow.testing import Emulate
 
 INF, NAN = math.inf, math.nan

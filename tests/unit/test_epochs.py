@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenflow.control.epochs import Epochs
+from evenflow.control.batches.epochs import Epochs
 from evenflow.control.events import FeederJoined, StageFacts
 from evenflow.errors import SEVERAL_ACTIONS
 from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, WholeAttempt

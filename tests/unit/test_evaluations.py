@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from evenflow.control.evaluation import evaluation_of
-from evenflow.control.evaluations import AWAITED_S, IDLE_S, REMEMBERED, Evaluations
+from evenflow.control.batches.evaluation import evaluation_of
+from evenflow.control.batches.evaluations import AWAITED_S, IDLE_S, REMEMBERED, Evaluations
 from evenflow.control.events import FeederJoined, StageFacts
 from evenflow.model.routing import FIRST_SHARE
 

@@ -62,7 +62,8 @@ from evenflow.runtime.cluster import daemon
 daemon.import_all()  # all modules of workers, feeders, operators, rules and graphs
 for choice in (ef.policy.BALANCES, ef.policy.KEYED_BALANCES, ef.policy.PLACEMENTS):
     assert len(list(choice.values())) > 5
-import evenflow.runtime.cluster.cluster, evenflow.runtime.cluster.graph_call, evenflow.runtime.cluster.detect
+import evenflow.runtime.cluster.cluster
+import evenflow.runtime.cluster.plans.graph_call, evenflow.runtime.cluster.plans.detect
 import evenflow.runtime.driver.controller_thread, evenflow.state.store.opening
 print("all is there")
 """

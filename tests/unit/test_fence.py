@@ -20,9 +20,9 @@ from evenflow.runtime.driver.operator_names import Kept, OperatorNames
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.store.base import CLAIM_S
 from evenflow.state.store.blob_names import epoch_name, log_name, parse, prefix_of
-from evenflow.state.store.claim import claim
-from evenflow.state.store.fence import Fence, FencedView
-from evenflow.state.store.generations import CLAIMS, Mark, marks, split
+from evenflow.state.store.claims.claim import claim
+from evenflow.state.store.claims.fence import Fence, FencedView
+from evenflow.state.store.claims.generations import CLAIMS, Mark, marks, split
 from evenflow.state.store.retry import RetryingStore
 from evenflow.state.store.sealed import SealedStore, key_of
 from tests.support.records import record
@@ -158,7 +158,7 @@ def test_two_that_claim_in_the_same_instant():
 
 
 def _with_token(store, token):
-    import evenflow.state.store.fence as module
+    import evenflow.state.store.claims.fence as module
 
     kept, module.secrets = module.secrets, type("S", (), {"token_hex": staticmethod(lambda _n: token)})
     try:

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.graph.binding import bind
-from evenflow.graph.builder import Graph
+from evenflow.graph.build.binding import bind
+from evenflow.graph.build.builder import Graph
 from evenflow.graph.reference import evaluate
 from evenflow.operators.declared import COLUMN
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from evenflow.graph.filters import Filters
-from evenflow.runtime.worker.flow_counts import ORDERS_S, FlowCounts
+from evenflow.graph.nodes.filters import Filters
+from evenflow.runtime.worker.graphs.counts import ORDERS_S, FlowCounts
 
 
 def units(*numbers):

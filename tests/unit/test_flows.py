@@ -5,8 +5,8 @@ import pytest
 from evenflow.errors import ProtocolError
 from evenflow.runtime.wire.flows import flow_frame
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.worker.flows import FeederFault, Flows
-from evenflow.runtime.worker.session import Session
+from evenflow.runtime.worker.graphs.flows import FeederFault, Flows
+from evenflow.runtime.worker.rows.session import Session
 
 
 class Nobody:

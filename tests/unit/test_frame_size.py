@@ -4,7 +4,7 @@ import pytest
 
 from evenflow.runtime.feeder.frame_size import FRAME_BYTES, GROWTH, RAMP_S, FrameSize, aim_s, longest_s
 from evenflow.runtime.feeder.frame_size import SHARED_FRAME_S as FRAME_S
-from evenflow.runtime.feeder.turns import Turns
+from evenflow.runtime.feeder.ordered.turns import Turns
 
 
 def picks(turns, count):

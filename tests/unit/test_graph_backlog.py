@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenflow.control.graph_statistics import FRESH_S, PERIODS, GraphStatistics
+from evenflow.control.graphs.statistics import FRESH_S, PERIODS, GraphStatistics
 from evenflow.policy import placement_named
 from tests.support.graph_reports import GraphRig, progress, report, shape
 

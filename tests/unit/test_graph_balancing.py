@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from evenflow.control.events import WARM, Warn
-from evenflow.control.graph_balancing import LITTLE
-from evenflow.control.movement import BATCH_UNITS
+from evenflow.control.graphs.balancing import LITTLE
+from evenflow.control.moves.movement import BATCH_UNITS
 from evenflow.model.entries import EventEntry
-from evenflow.model.spread import KEYED, LANES
+from evenflow.model.graphs.spread import KEYED, LANES
 from evenflow.policy import Placement, placement_named
 from tests.support.graph_reports import GraphRig, report, shape
 from tests.support.records import fields_of

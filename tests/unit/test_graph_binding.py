@@ -7,7 +7,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from evenflow.graph.binding import bind
+from evenflow.graph.build.binding import bind
 from evenflow.graph.reference import evaluate
 from evenflow.operators.declared import COLLATION
 

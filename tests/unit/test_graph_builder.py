@@ -7,7 +7,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from evenflow.graph.layout import layout
+from evenflow.graph.draw.layout import layout
 
 SCHEMA = pa.schema([("x", pa.int64())])
 MEAN = ef.RollingMean("price", rows=3)

@@ -9,9 +9,9 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import FunctionError, InvalidArgument
-from evenflow.graph.binding import bind
-from evenflow.graph.filters import EXPLORE, Filters, Measurement
-from evenflow.graph.ordering import HeldTurn, OrderNode
+from evenflow.graph.build.binding import bind
+from evenflow.graph.nodes.filters import EXPLORE, Filters, Measurement
+from evenflow.graph.nodes.ordering import HeldTurn, OrderNode
 from evenflow.graph.reference import evaluate
 
 TICKS = pa.schema([("symbol", pa.string()), ("price", pa.float64())])

@@ -7,10 +7,10 @@ import pytest
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import FeederJoined, GraphPlacing, Heard, PeerLeft, RegionOpened, Stop, Tell, Tick
-from evenflow.control.graph_region import GraphRegion
+from evenflow.control.graphs.region import GraphRegion
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits
-from evenflow.model.graph import GraphShape, NodeShape
+from evenflow.model.graphs.shape import GraphShape, NodeShape
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import (
     FeederBegan,

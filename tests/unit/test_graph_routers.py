@@ -6,7 +6,7 @@ import pytest
 from pyspark import cloudpickle
 
 import evenflow as ef
-from evenflow.graph.binding import bind
+from evenflow.graph.build.binding import bind
 from evenflow.graph.routers import routing_plan
 from evenflow.graph.routing import Ways
 

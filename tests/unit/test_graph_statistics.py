@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenflow.control.graph_statistics import ALIKE, NEWS, PERIODS, GraphStatistics
+from evenflow.control.graphs.statistics import ALIKE, NEWS, PERIODS, GraphStatistics
 from evenflow.model.latency import middle_ms
 from evenflow.model.messages import SentCounts
 from tests.support.graph_reports import progress, report, shape

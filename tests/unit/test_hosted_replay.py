@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
+from evenflow.operators.aggregates.last import LastValue
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.last import LastValue
 
 
 def test_logged_rows_have_the_columns_of_today():

@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenflow.control.statistics import KEPT_KEYS, Statistics
+from evenflow.control.regions.statistics import KEPT_KEYS, Statistics
 from evenflow.dashboard.view import PageView
 from evenflow.errors import ProtocolError
 from evenflow.model.entries import entry_of
 from evenflow.model.messages import MOST_KEY_TEXT, MOST_KEYS, FeederArrivals
-from evenflow.runtime.feeder.key_values import EVERY_S, KeyValues
+from evenflow.runtime.feeder.keyed.key_values import EVERY_S, KeyValues
 from evenflow.runtime.wire.messages import TO_CONTROLLER, packed
 from tests.support import event_logs as logs
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from evenflow.operators.hosted import ORIGIN
-from evenflow.runtime.feeder.keyed_merger import KeyedMerger
-from evenflow.runtime.feeder.skew import ChunkPiece
+from evenflow.runtime.feeder.keyed.merger import KeyedMerger
+from evenflow.runtime.feeder.keyed.skew import ChunkPiece
 
 KEPT = pa.schema([("id", pa.int64()), ("text", pa.string())])
 ADDED = pa.schema([("tenfold", pa.int64())])

@@ -7,7 +7,7 @@ import pytest
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import FeederJoined, Heard, MoveAsked, PeerLeft, RegionOpened, Stop, Tell, Tick, Warn
-from evenflow.control.movement import MARKERS_S, PATIENCE_S
+from evenflow.control.moves.movement import MARKERS_S, PATIENCE_S
 from evenflow.model import MoveUnits
 from evenflow.model.messages import (
     AbandonMoves,
@@ -25,7 +25,7 @@ from evenflow.model.messages import (
     WorkerHello,
 )
 from evenflow.policy import Hash
-from evenflow.policy.keyed.dlb import DlbH
+from evenflow.policy.keyed.cep.dlb import DlbH
 from tests.support.records import fields_of
 
 UNITS = 6
@@ -255,7 +255,7 @@ def test_nobody_warns_where_order_does_not_matter():
 
 
 def test_the_event_log_lists_the_units_with_most_rows(monkeypatch):
-    monkeypatch.setattr("evenflow.control.keyed_balancing.LISTED_UNITS", 2)
+    monkeypatch.setattr("evenflow.control.regions.balancing.LISTED_UNITS", 2)
     scene = Scene(opened=500.0)
     scene.feeder(1)
     rows = np.array([5, 0, 70, 1, 9, 0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenflow.runtime.feeder.frame_size import FrameSize
-from evenflow.runtime.feeder.keyed_splitter import WHOLE_ROWS, KeyedSplitter
+from evenflow.runtime.feeder.keyed.splitter import WHOLE_ROWS, KeyedSplitter
 from evenflow.runtime.feeder.link import DEPTH
 from tests.support.skew_rows import batch, buffer
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenflow.control.movement import FLUSH_S, MARKERS_S, MOST_MARKERS_S, PATIENCE_S
+from evenflow.control.moves.movement import FLUSH_S, MARKERS_S, MOST_MARKERS_S, PATIENCE_S
 from tests.support.movements import FEEDERS, ask, brief, movements
 from tests.support.records import fields_of
 

@@ -1,7 +1,7 @@
 """Late rows are warned of once, with their number by input, and the event log has all of them."""
 
 from evenflow.control.events import Warn
-from evenflow.control.late_rows import NOTED_S, SETTLED_S, LateRows
+from evenflow.control.regions.late_rows import NOTED_S, SETTLED_S, LateRows
 from evenflow.model.entries import RowsLateEntry
 from tests.support.records import fields_of, record
 

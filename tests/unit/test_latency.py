@@ -4,12 +4,12 @@ import pytest
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import FeederJoined, Heard, RegionOpened, Stop, Tick
-from evenflow.control.performance import FEEDERS, PerformanceLog
+from evenflow.control.regions.performance import FEEDERS, PerformanceLog
 from evenflow.model.latency import Latencies, bucket_of, middle_ms
 from evenflow.model.messages import ConnectionCounts, FeederReport, WorkerHello
 from evenflow.policy import Hash, RoundRobin
 from evenflow.runtime.feeder.latency_counter import LatencyCounter
-from evenflow.runtime.feeder.ordered_merge import OrderedMerge
+from evenflow.runtime.feeder.ordered.merge import OrderedMerge
 from evenflow.runtime.feeder.task import Exchange
 from tests.support.records import fields_of, latency_fields
 

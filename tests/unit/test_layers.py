@@ -8,7 +8,7 @@ import pytest
 
 import evenflow
 import evenflow_lab
-from tests.support.rooms import ALCOVES, MAY_IMPORT
+from tests.support.rooms import MAY_IMPORT
 
 ROOT, LAB = Path(evenflow.__file__).parent, Path(evenflow_lab.__file__).parent
 
@@ -16,7 +16,7 @@ EVERYBODY = {"errors", "_version"}
 DECIDES = {"model", "policy", "control"}
 """Layers that do no I/O and read no clock and no random source."""
 EFFECTS = {"socket", "selectors", "time", "random", "threading", "pyspark", "os", "numpy.random"}
-DECIDING_MODULES = {"runtime.worker.events", "runtime.worker.movements", "runtime.worker.loads"}
+DECIDING_MODULES = {"runtime.worker.events", "runtime.worker.moves.movements", "runtime.worker.saving.loads"}
 """The worker's state machines: as pure as `control`, and without pickles and threads; the modules around them act."""
 RUNTIME_ONLY = {"socket", "selectors", "pyspark", "py4j"}
 """Only runtime touches sockets and Spark; the lab and cli are users' programs, with a session like any other."""
@@ -81,11 +81,8 @@ def among(name, modules):
 
 
 def files(room):
-    """The modules of a room, with those of its alcoves, without those of the rooms in it."""
-    mine = [room, *(alcove for alcove in ALCOVES if alcove.startswith(f"{room}."))]
-    lab = room.partition(".")[0] == "lab"
-    folders = [LAB / part.removeprefix("lab").strip(".") if lab else ROOT / part.replace(".", "/") for part in mine]
-    return sorted(each for folder in folders for each in folder.glob("*.py"))
+    """The modules of a room, without those of the rooms in it."""
+    return sorted(path for name, path in MODULES.items() if room_of(name) == room)
 
 
 def dotted(path):
@@ -98,9 +95,13 @@ MODULES = {dotted(path): path for root in (ROOT, LAB) for path in root.rglob("*.
 
 def test_every_package_has_a_room():
     packages = {name for name, path in MODULES.items() if path.name == "__init__.py"} - {"evenflow"}
-    packages -= {f"evenflow.{alcove}" for alcove in ALCOVES}
     assert {room_of(name) for name in packages} == set(MAY_IMPORT), "give a new package its place in MAY_IMPORT"
-    assert len(packages) == len(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES.values()}), ids=str)
+def test_a_folder_can_be_taken_in_at_a_glance(folder):
+    modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+    assert len(modules) <= 16, "put what belongs together into a folder of its own"
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
@@ -171,7 +172,7 @@ def test_top_level_modules_touch_no_socket_and_no_spark(name):
         ("policy", "from evenflow.model import Snapshot", set()),
         ("policy", "from evenflow import control", {"evenflow.control"}),
         ("policy", "import evenflow.runtime.worker.loop", {"evenflow.runtime.worker"}),
-        ("policy", "if TYPE_CHECKING:\n    from evenflow.control.epochs import Epochs", {"evenflow.control"}),
+        ("policy", "if TYPE_CHECKING:\n    from evenflow.control.batches.epochs import Epochs", {"evenflow.control"}),
         ("policy", "def f():\n    import time", {"time"}),
         ("policy.keyed", "from evenflow.policy.ordered.sampling import Sampler", {"evenflow.policy.ordered"}),
         ("policy.keyed", "from numpy import random", {"numpy.random"}),
@@ -187,7 +188,7 @@ def test_top_level_modules_touch_no_socket_and_no_spark(name):
         ("state.store", "import os\nfrom evenflow.errors import StoreError", set()),
         ("state.store", "from evenflow.state.checkpoint import manifest", {"evenflow.state.checkpoint"}),
         ("state.checkpoint", "from evenflow.operators.hosted import units_of", {"evenflow.operators"}),
-        ("state.paging", "from evenflow.runtime.worker.instances import Instances", {"evenflow.runtime.worker"}),
+        ("state.paging", "from evenflow.runtime.worker.rows.instances import Instances", {"evenflow.runtime.worker"}),
         ("rules.language", "from evenflow.rules.windows.views import View", {"evenflow.rules.windows"}),
         ("runtime.feeder", "from evenflow.runtime.worker import loop", {"evenflow.runtime.worker"}),
         ("runtime.feeder", "import socket\nfrom evenflow.runtime.wire.frames import Frame", set()),

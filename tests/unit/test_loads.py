@@ -15,7 +15,7 @@ from evenflow.runtime.worker.events import (
     TellController,
     UseLoaded,
 )
-from evenflow.runtime.worker.loads import Loads
+from evenflow.runtime.worker.saving.loads import Loads
 
 KEY = "r", "query q"
 STATE, OTHER = object(), object()

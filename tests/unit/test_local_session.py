@@ -3,7 +3,7 @@
 import site
 import sys
 
-from evenflow.runtime.cluster.session import has_evenflow
+from evenflow.runtime.cluster.spark.session import has_evenflow
 
 
 def test_only_an_interpreter_for_which_it_is_installed_surely_has_the_package(monkeypatch, tmp_path):

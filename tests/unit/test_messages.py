@@ -49,7 +49,7 @@ from evenflow.runtime.wire.messages import (
     control,
     packed,
 )
-from evenflow.runtime.worker.move_label import _LABEL, Label
+from evenflow.runtime.worker.moves.label import _LABEL, Label
 
 READERS = {
     TO_CONTROLLER: get_args(ToController),

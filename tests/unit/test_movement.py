@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, FLUSH_S, MARKERS_S, batches
+from evenflow.control.moves.movement import BATCH_BYTES, BATCH_UNITS, FLUSH_S, MARKERS_S, batches
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits
 from evenflow.model.entries import EventEntry, as_dict, entry_of

@@ -42,7 +42,7 @@ from evenflow.runtime.worker.events import (
     Unfetched,
     UnitsStored,
 )
-from evenflow.runtime.worker.movements import REMEMBERED, LocalMovements
+from evenflow.runtime.worker.moves.movements import REMEMBERED, LocalMovements
 
 KEPT, PARTS, PARCEL = object(), ["label", "state"], object()
 UNITS = (1, 2)

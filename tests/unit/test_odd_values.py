@@ -9,11 +9,13 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from evenflow.graph.verbs import JoinSpec, MapSpec
-from evenflow.model.placement import EnergyWeights
+from evenflow.graph.build.verbs import JoinSpec, MapSpec
+from evenflow.model.graphs.placement import EnergyWeights
 from evenflow.policy import BALANCES, KEYED_BALANCES, PLACEMENTS
-from evenflow.runtime.cluster import amounts, arguments, graph_arguments
-from evenflow.runtime.cluster.restarts import supervise
+from evenflow.runtime.cluster.arguments import amounts
+from evenflow.runtime.cluster.arguments import graph as graph_arguments
+from evenflow.runtime.cluster.arguments import verbs as arguments
+from evenflow.runtime.cluster.spark.restarts import supervise
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.operator import FirstStory
 from evenflow.stories.vectors import Vectors

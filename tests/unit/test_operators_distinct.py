@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.operators.distinct import DistinctCount
+from evenflow.operators.aggregates.distinct import DistinctCount
 from tests.support import operators_model as model
 
 

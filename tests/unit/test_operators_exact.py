@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import FunctionError, InvalidArgument
-from evenflow.operators import rolling as home
-from evenflow.operators.measures import measure
+from evenflow.operators.aggregates import rolling as home
+from evenflow.operators.aggregates.measures import measure
 from evenflow.rules.operator import RuleOperator
 
 LARGE = 2**53

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import FunctionError
-from evenflow.operators.inputs import EVER, InputProgress, Inputs
-from evenflow.operators.join import WindowJoin
-from evenflow.operators.overtaken import KEYS
-from evenflow.operators.sided_join import SIDE, SidedJoin
-from evenflow.operators.timed import END, FLUSH
+from evenflow.operators.joins.join import WindowJoin
+from evenflow.operators.joins.sided_join import SIDE, SidedJoin
+from evenflow.operators.time.inputs import EVER, InputProgress, Inputs
+from evenflow.operators.time.overtaken import KEYS
+from evenflow.operators.time.timed import END, FLUSH
 from evenflow.rules.operator import RuleOperator
 from tests.support.timed_model import World
 

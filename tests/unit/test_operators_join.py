@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import FunctionError, InvalidArgument
-from evenflow.operators.join import WindowJoin
+from evenflow.operators.joins.join import WindowJoin
 from tests.support import operators_model as model
 
 

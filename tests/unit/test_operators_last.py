@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.operators.last import LastValue
+from evenflow.operators.aggregates.last import LastValue
 from tests.support import operators_model as model
 
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)

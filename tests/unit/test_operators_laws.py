@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.operators.distinct import DistinctCount
-from evenflow.operators.join import WindowJoin
+from evenflow.operators.aggregates.distinct import DistinctCount
+from evenflow.operators.aggregates.last import LastValue
+from evenflow.operators.aggregates.rolling import RollingMean, RollingStd, RunningSum
+from evenflow.operators.joins.join import WindowJoin
 from evenflow.operators.keyed import KeyedOperator
-from evenflow.operators.last import LastValue
-from evenflow.operators.rolling import RollingMean, RollingStd, RunningSum
 from evenflow.testing import check_operator
 
 
@@ -306,9 +306,12 @@ def test_a_data_frame_with_keys_of_any_kind():
 @pytest.mark.parametrize(
     ("statement", "loaded"),
     [
-        ("import evenflow.operators.rolling, evenflow.operators.last, evenflow.operators.distinct", False),
-        ("import evenflow.operators.join, evenflow.testing", False),
-        ("from evenflow.operators.rolling import RunningSum; RunningSum('v')", True),
+        (
+            "from evenflow.operators.aggregates import distinct, last, rolling",
+            False,
+        ),
+        ("import evenflow.operators.joins.join, evenflow.testing", False),
+        ("from evenflow.operators.aggregates.rolling import RunningSum; RunningSum('v')", True),
     ],
 )
 def test_numba_comes_with_the_first_operator(statement, loaded):

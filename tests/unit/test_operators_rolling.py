@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import FunctionError, InvalidArgument
-from evenflow.operators import rolling as home
-from evenflow.operators.rings import ROOM
+from evenflow.operators.aggregates import rolling as home
+from evenflow.operators.windows.rings import ROOM
 from tests.support import operators_model as model
 
 HOWS = ("count", "sum", "mean", "min", "max", "std")
@@ -254,7 +254,7 @@ def test_columns_that_do_not_fit(operator, message):
 
 
 def test_warming_up_compiles_and_leaves_no_state():
-    from evenflow.operators import arena, rings
+    from evenflow.operators.windows import arena, rings
 
     operator = home.RollingMean("v", seconds=1.0, time="t")
     schema = pa.schema({"v": pa.int32(), "t": pa.timestamp("us", "UTC")})

@@ -6,7 +6,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from evenflow.operators.sided_join import SIDE, SidedJoin
+from evenflow.operators.joins.sided_join import SIDE, SidedJoin
 from tests.support import operators_model as model
 
 ROWS = pa.schema(

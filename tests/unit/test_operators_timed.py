@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import FunctionError, InvalidArgument
+from evenflow.operators.aggregates.rolling import RollingMean
 from evenflow.operators.keyed import KeyedOperator
-from evenflow.operators.ordering import arranged
-from evenflow.operators.rolling import RollingMean
-from evenflow.operators.timed import END, FLUSH, Timed
+from evenflow.operators.time.ordering import arranged
+from evenflow.operators.time.timed import END, FLUSH, Timed
 from evenflow.testing import check_operator
 from tests.support.timed_model import SESSIONS, Sessions, World, expected_sessions, sessions
 

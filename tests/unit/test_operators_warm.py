@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import evenflow.operators
-from evenflow.operators import functions, rolling
-from evenflow.operators.aggregates import Aggregates
-from evenflow.operators.distinct import DistinctCount
+from evenflow.operators.aggregates import functions, rolling
+from evenflow.operators.aggregates.distinct import DistinctCount
+from evenflow.operators.aggregates.last import LastValue
+from evenflow.operators.aggregates.several import Aggregates
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.join import WindowJoin
-from evenflow.operators.last import LastValue
-from evenflow.operators.sided_join import SIDE, SidedJoin
+from evenflow.operators.joins.join import WindowJoin
+from evenflow.operators.joins.sided_join import SIDE, SidedJoin
 
 pytestmark = pytest.mark.slow
 
@@ -63,8 +63,8 @@ def operators():
 
 
 def compiled_functions():
-    for found in pkgutil.iter_modules(evenflow.operators.__path__):
-        module = import_module(f"evenflow.operators.{found.name}")
+    for found in pkgutil.walk_packages(evenflow.operators.__path__, "evenflow.operators."):
+        module = import_module(found.name)
         yield from (value for value in vars(module).values() if hasattr(value, "signatures"))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from evenflow.errors import ProtocolError
-from evenflow.runtime.feeder.ordered_merge import OrderedMerge
+from evenflow.runtime.feeder.ordered.merge import OrderedMerge
 
 
 def expecting(*owners, ordered=True):

@@ -8,7 +8,7 @@ from evenflow.errors import ProtocolError
 from evenflow.runtime.feeder import frame_size
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.link import DEPTH, Link, Meter
-from evenflow.runtime.feeder.ordered_splitter import LIMITS, LOSSES, RESEND_S, FeederLimits, OrderedSplitter
+from evenflow.runtime.feeder.ordered.splitter import LIMITS, LOSSES, RESEND_S, FeederLimits, OrderedSplitter
 from tests.support.skew_rows import batch
 
 COST_S = 0.001

@@ -6,10 +6,10 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import MemoryBudget
-from evenflow.graph.binding import bind
+from evenflow.graph.build.binding import bind
 from evenflow.graph.hosted import HostedGraph
-from evenflow.graph.ordering import HeldTurn
-from evenflow.runtime.worker.instances import apply, graph_of
+from evenflow.graph.nodes.ordering import HeldTurn
+from evenflow.runtime.worker.rows.instances import apply, graph_of
 from evenflow.state.paging.paged import Paged
 from evenflow.state.paging.pool import Pool
 

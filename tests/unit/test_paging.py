@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState, FunctionError, InvalidArgument, MemoryBudget, SpillError
-from evenflow.operators.rolling import RollingMean
+from evenflow.operators.aggregates.rolling import RollingMean
 from evenflow.state.paging import spill, swap
 from evenflow.state.paging.operator import sizes_of
 from evenflow.state.paging.paged import Spilled

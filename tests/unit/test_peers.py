@@ -3,7 +3,7 @@
 from evenflow.model.capacity import Emulate
 from evenflow.model.messages import WorkerAddress
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.worker.peers import Peers
+from evenflow.runtime.worker.graphs.peers import Peers
 from tests.support.fuzz_wire import Board
 
 

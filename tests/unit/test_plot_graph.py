@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenflow.cli import plot
-from evenflow.graph.layout import Sketch
+from evenflow.graph.draw.layout import Sketch
 
 OPENED = {
     "sources": ["ticks", "news"],

@@ -7,7 +7,7 @@ import pytest
 
 from evenflow.policy import KEYED_BALANCES
 from evenflow.policy.keyed.auto import Auto
-from evenflow.policy.keyed.flux_auto import FluxAuto
+from evenflow.policy.keyed.flux.auto import FluxAuto
 from evenflow.policy.keyed.placement import StateLimits, plan
 from tests.support.keyed_model import drive, shares, snapshot
 

@@ -5,8 +5,8 @@ import pytest
 from evenflow.errors import InvalidArgument
 from evenflow.model.messages import REPORT_S
 from evenflow.policy import BALANCES, KEYED_BALANCES, PLACEMENTS, Balance, KeyedBalance, Placement, River, RoundRobin
-from evenflow.runtime.cluster.arguments import balance_of, keyed_balance_of
-from evenflow.runtime.cluster.graph_arguments import placement_of
+from evenflow.runtime.cluster.arguments.graph import placement_of
+from evenflow.runtime.cluster.arguments.verbs import balance_of, keyed_balance_of
 
 
 @pytest.mark.parametrize(

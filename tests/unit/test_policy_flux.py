@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.policy.keyed.flux import Flux
-from evenflow.policy.keyed.hash_units import Hash
-from evenflow.policy.keyed.river import River
+from evenflow.policy.keyed.flux.hash_units import Hash
+from evenflow.policy.keyed.flux.load import Flux
+from evenflow.policy.keyed.flux.river import River
 from tests.support.keyed_model import snapshot
 
 

@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-from evenflow.policy.keyed.flux_auto import FluxAuto
+from evenflow.policy.keyed.flux.auto import FluxAuto
 from evenflow.policy.keyed.placement import plan
 from evenflow.policy.keyed.unit_loads import smooth
 from tests.support.keyed_model import snapshot

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.policy.keyed.flux import Flux
-from evenflow.policy.keyed.flux_hybrid import FluxHybrid
-from evenflow.policy.keyed.flux_memory import FluxMemory
+from evenflow.policy.keyed.flux.hybrid import FluxHybrid
+from evenflow.policy.keyed.flux.load import Flux
+from evenflow.policy.keyed.flux.memory import FluxMemory
 from tests.support.keyed_model import snapshot
 
 

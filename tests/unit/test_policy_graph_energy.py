@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.model.placement import EnergyWeights, Host, Links, OperatorLoad, PlacementProblem
+from evenflow.model.graphs.placement import EnergyWeights, Host, Links, OperatorLoad, PlacementProblem
 from evenflow.policy.graph.dyn_prog import DynProgPlacement
-from evenflow.policy.graph.energy import PartialPlacement, load_energy, total_energy
+from evenflow.policy.graph.energies.energy import PartialPlacement, load_energy, total_energy
+from evenflow.policy.graph.energies.latency import LatencyModel, result_shares
+from evenflow.policy.graph.energies.measures import cascade, correlation, covariance, joint, mean, steadied, variance
 from evenflow.policy.graph.greedy import GreedyPlacement
-from evenflow.policy.graph.latency import LatencyModel, result_shares
-from evenflow.policy.graph.measures import cascade, correlation, covariance, joint, mean, steadied, variance
 from evenflow.policy.graph.potential import PotentialPlacement
 
 LOAD, CORRELATION, NETWORK = (EnergyWeights(*(float(place == at) for place in range(3))) for at in range(3))

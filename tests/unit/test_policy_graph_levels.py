@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.model.placement import Host, Links, OperatorLoad, PlacementProblem
-from evenflow.model.spread import KEYED, LANES, SpreadOperator, as_background
-from evenflow.policy.graph.evening import HostFilling, largest_that_fit
-from evenflow.policy.graph.levels import WHOLE, Decision, Levels
+from evenflow.model.graphs.placement import Host, Links, OperatorLoad, PlacementProblem
+from evenflow.model.graphs.spread import KEYED, LANES, SpreadOperator, as_background
+from evenflow.policy.graph.moves.evening import HostFilling, largest_that_fit
+from evenflow.policy.graph.moves.levels import WHOLE, Decision, Levels
+from evenflow.policy.graph.moves.spread_parts import SpreadProblem
 from evenflow.policy.graph.potential import PotentialPlacement
-from evenflow.policy.graph.spread_parts import SpreadProblem
 
 LEVELS = Levels(PotentialPlacement())
 NEAR = Links(0.01)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, Host, Links, OperatorLoad, PlacementProblem
+from evenflow.model.graphs.placement import PAPER_WEIGHTS, EnergyWeights, Host, Links, OperatorLoad, PlacementProblem
 from evenflow.policy import PLACEMENTS, placement_named
-from evenflow.policy.graph.latency import compile_model
+from evenflow.policy.graph.energies.latency import compile_model
+from evenflow.policy.graph.energies.queueing import backlog, waiting
 from evenflow.policy.graph.periodic import settled
-from evenflow.policy.graph.queueing import backlog, waiting
 from tests.support.placement_model import energies, every_placement, latencies, random_problem
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from evenflow.policy.keyed.auto import Auto
-from evenflow.policy.keyed.flux_auto import FluxAuto
-from evenflow.policy.keyed.flux_hybrid import FluxHybrid
-from evenflow.policy.keyed.flux_memory import FluxMemory
-from evenflow.policy.keyed.hash_units import Hash
+from evenflow.policy.keyed.flux.auto import FluxAuto
+from evenflow.policy.keyed.flux.hash_units import Hash
+from evenflow.policy.keyed.flux.hybrid import FluxHybrid
+from evenflow.policy.keyed.flux.memory import FluxMemory
 from evenflow.state.paging import swap
 from tests.support.keyed_model import drive, shares
 from tests.support.memory_model import MB, MemoryModel

@@ -8,12 +8,12 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened
 from evenflow.errors import InvalidArgument
 from evenflow.model.entries import EventEntry
+from evenflow.model.graphs.weights import weight_of
 from evenflow.model.qos import Qos
-from evenflow.model.weights import weight_of
 from evenflow.policy import Hash, RoundRobin
 from evenflow.policy.keyed.fair_queue import KEPT, ServiceOrder
 from evenflow.policy.keyed.sharing import Sharing
-from evenflow.runtime.cluster.qos import Named, refuse_shedding
+from evenflow.runtime.cluster.arguments.qos import Named, refuse_shedding
 from tests.support.records import fields_of
 
 

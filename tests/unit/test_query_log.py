@@ -6,7 +6,7 @@ import pytest
 
 from evenflow.errors import ProtocolError
 from evenflow.runtime.worker.limits import WorkerLimits
-from evenflow.runtime.worker.query_log import QueryLog
+from evenflow.runtime.worker.saving.query_log import QueryLog
 from evenflow.state.checkpoint.segments import AppliedRows, Tenure, read_segment
 from evenflow.state.store.blob_names import parse
 from tests.support.query_log_model import SCHEMA, UNITS, rows

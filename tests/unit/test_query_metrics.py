@@ -9,8 +9,8 @@ from evenflow.model import Snapshot
 from evenflow.model.entries import FeederJoinedEntry
 from evenflow.model.latency import Latencies
 from evenflow.model.statistics import Performance
-from evenflow.runtime.cluster import query_metrics
-from evenflow.runtime.cluster.query_metrics import QueryMetrics
+from evenflow.runtime.cluster.spark import query_metrics
+from evenflow.runtime.cluster.spark.query_metrics import QueryMetrics
 
 
 class Told:

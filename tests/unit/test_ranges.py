@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evenflow.errors import ProtocolError
 from evenflow.operators.hosted import KEY_AND_UNIT, units_of, values_of
 from evenflow.runtime.feeder.hashing import hashes, with_hashes
-from evenflow.runtime.feeder.ranges import Ranges
+from evenflow.runtime.feeder.keyed.ranges import Ranges
 from evenflow.state.checkpoint.replay import replay
 from evenflow.state.checkpoint.segments import SegmentWriter
 from tests.support.state_memory import Memory

@@ -7,8 +7,8 @@ import pytest
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.row_marks import ROW, marks_of
-from evenflow.runtime.worker.instances import Instances
-from evenflow.runtime.worker.repeats import LoggedResults, LoggedRows, OtherRows, rows_to_repeat
+from evenflow.runtime.worker.rows.instances import Instances
+from evenflow.runtime.worker.saving.repeats import LoggedResults, LoggedRows, OtherRows, rows_to_repeat
 
 UNITS = 5
 ADDED = pa.schema([("nth", pa.int64())])

@@ -6,11 +6,11 @@ from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.model.checkpoint import Begun
 from evenflow.runtime.driver import checkpoint
-from evenflow.runtime.worker.blob_writer import BlobWriter, PutOutcome
-from evenflow.runtime.worker.direct_transfer import Parcel
 from evenflow.runtime.worker.events import Unfetched, UnitsStored
-from evenflow.runtime.worker.store_transfer import StoreTransfer
-from evenflow.state.store.claim import claim
+from evenflow.runtime.worker.moves.direct_transfer import Parcel
+from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
+from evenflow.runtime.worker.saving.blob_writer import BlobWriter, PutOutcome
+from evenflow.state.store.claims.claim import claim
 from evenflow.state.store.retry import PAUSE_S, TRIES, retry
 from tests.support.state_memory import Memory
 

@@ -6,8 +6,8 @@ import pytest
 
 from evenflow.errors import ProtocolError
 from evenflow.runtime.feeder.frame_size import FrameSize
+from evenflow.runtime.feeder.graph.roots import Roots
 from evenflow.runtime.feeder.link import DEPTH
-from evenflow.runtime.feeder.roots import Roots
 
 
 def roots(rows=100, size=1000, nodes=1):

@@ -7,7 +7,7 @@ import pytest
 from evenflow.model.latency import Latencies, bucket_of
 from evenflow.model.messages import ConnectionCounts
 from evenflow.runtime.feeder.link import Link, Meter
-from evenflow.runtime.feeder.routes import DEPTH, ROUTES, WINDOW
+from evenflow.runtime.feeder.ordered.routes import DEPTH, ROUTES, WINDOW
 
 
 class Region:

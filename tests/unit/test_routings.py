@@ -8,8 +8,8 @@ from evenflow.graph.hosted import HostedGraph
 from evenflow.model.messages import AbandonMoves, GraphRouting, PausedUnits, PauseUnits, ReleaseUnits
 from evenflow.runtime.wire.flows import read_mark
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.worker.routings import Routings
-from evenflow.runtime.worker.row_queue import RowQueue
+from evenflow.runtime.worker.graphs.queue import RowQueue
+from evenflow.runtime.worker.graphs.routings import Routings
 from tests.support.graph_plans import Sketch
 
 ME, YOU = 1, 31

@@ -5,14 +5,14 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.graph.binding import bind
+from evenflow.graph.build.binding import bind
 from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.routing import Ways
 from evenflow.runtime.wire.flows import flow_frame, flow_head
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.worker.codec import read_rows
-from evenflow.runtime.worker.leaving_rows import divided
-from evenflow.runtime.worker.row_queue import Gate, RowQueue
+from evenflow.runtime.worker.graphs.leaving_rows import divided
+from evenflow.runtime.worker.graphs.queue import Gate, RowQueue
+from evenflow.runtime.worker.rows.codec import read_rows
 
 
 def frame(number, size=1):

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.operators.timed import END
+from evenflow.operators.time.timed import END
 from evenflow.rules.operator import RuleOperator
 from tests.support import timed_model
 from tests.support.rules_time import SECOND, Moving, run

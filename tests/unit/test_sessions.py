@@ -10,8 +10,8 @@ from evenflow.errors import ProtocolError
 from evenflow.model.messages import OpenOrdered
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import packed
-from evenflow.runtime.worker.session import Session
-from evenflow.runtime.worker.sessions import Sessions
+from evenflow.runtime.worker.rows.session import Session
+from evenflow.runtime.worker.rows.sessions import Sessions
 
 ROWS = pa.record_batch({"id": [1, 2, 3]})
 

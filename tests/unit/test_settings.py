@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from evenflow.policy import RoundRobin
-from evenflow.runtime.feeder.ordered import OrderedTask
+from evenflow.runtime.feeder.ordered.feeder import OrderedTask
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.loop import WorkerTask
 from evenflow.testing import Emulate

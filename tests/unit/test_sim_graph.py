@@ -10,14 +10,14 @@ from evenflow.errors import InvalidArgument, SimulationError
 from evenflow.model import MoveUnits
 from evenflow.policy import Placement, placement_named
 from evenflow.policy.graph.random_placement import draws
-from evenflow.sim.graph_model import (
+from evenflow.sim.graphs.model import (
     SimulatedGraph,
     SimulatedHost,
     SimulatedLink,
     SimulatedOperator,
     SimulatedSource,
 )
-from evenflow.sim.graph_plane import REGION, GraphPlane
+from evenflow.sim.graphs.plane import REGION, GraphPlane
 from evenflow.sim.log import SimulatedLog
 from evenflow.sim.simulation import Simulation
 

@@ -9,9 +9,9 @@ from evenflow.control.events import MoveAsked
 from evenflow.errors import InvalidArgument, SimulationError
 from evenflow.model import MoveUnits
 from evenflow.policy import keyed_balance_named
-from evenflow.sim.keyed_plane import KeyedPlane
-from evenflow.sim.keyed_setup import ExternalLoad, KeyedSetup, KeyPhase, SpeedStep
-from evenflow.sim.keyed_transfers import StateTransfer, StateTransfers
+from evenflow.sim.keyed.plane import KeyedPlane
+from evenflow.sim.keyed.setup import ExternalLoad, KeyedSetup, KeyPhase, SpeedStep
+from evenflow.sim.keyed.transfers import StateTransfer, StateTransfers
 from evenflow.sim.log import SimulatedLog
 from evenflow.sim.simulation import Simulation
 

@@ -7,8 +7,8 @@ import pytest
 from evenflow.control.events import MoveAsked
 from evenflow.model import MoveUnits
 from evenflow.policy import keyed_balance_named
-from evenflow.sim.keyed_plane import KeyedPlane
-from evenflow.sim.keyed_setup import ExternalLoad, KeyedSetup
+from evenflow.sim.keyed.plane import KeyedPlane
+from evenflow.sim.keyed.setup import ExternalLoad, KeyedSetup
 from evenflow.sim.simulation import Simulation
 
 SMALL = KeyedSetup(

@@ -9,8 +9,8 @@ from evenflow.control.events import MoveAsked
 from evenflow.errors import SimulationError
 from evenflow.model import MoveUnits
 from evenflow.policy import keyed_balance_named
-from evenflow.sim.keyed_plane import KeyedPlane
-from evenflow.sim.keyed_setup import KeyedSetup, MemoryStep
+from evenflow.sim.keyed.plane import KeyedPlane
+from evenflow.sim.keyed.setup import KeyedSetup, MemoryStep
 from evenflow.sim.simulation import Simulation
 
 MB = 1_000_000

@@ -10,8 +10,8 @@ from evenflow.errors import InvalidArgument
 from evenflow.model.messages import Weights
 from evenflow.policy import balance_named
 from evenflow.sim.log import SimulatedLog
-from evenflow.sim.ordered_plane import OrderedPlane
-from evenflow.sim.ordered_scene import OrderedScene, WorkerLoad
+from evenflow.sim.ordered.plane import OrderedPlane
+from evenflow.sim.ordered.scene import OrderedScene, WorkerLoad
 from evenflow.sim.simulation import Simulation
 
 DEEP = {"window": 0, "send_buffer": 20, "receive_buffer": 20, "result_buffer": 40, "reorder_rows": 0, "frame_rows": 1}

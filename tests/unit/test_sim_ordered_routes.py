@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from evenflow.runtime.feeder import frame_size as live
-from evenflow.runtime.feeder import link, routes
-from evenflow.runtime.feeder.turns import Turns
-from evenflow.sim import ordered_routes, ordered_sizes
-from evenflow.sim.ordered_scene import OrderedScene
-from evenflow.sim.ordered_state import SPLITTINGS, ordered_state
+from evenflow.runtime.feeder import link
+from evenflow.runtime.feeder.ordered import routes
+from evenflow.runtime.feeder.ordered.turns import Turns
+from evenflow.sim.ordered import routes as ordered_routes
+from evenflow.sim.ordered import sizes as ordered_sizes
+from evenflow.sim.ordered.scene import OrderedScene
+from evenflow.sim.ordered.state import SPLITTINGS, ordered_state
 
 
 def test_constants_are_those_of_the_live_feeder():

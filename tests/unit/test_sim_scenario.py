@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from evenflow import sim
 from evenflow.cli.app import app
 from evenflow.errors import InvalidArgument, SimulationError
-from evenflow.sim.ordered_plane import OrderedPlane
+from evenflow.sim.ordered.plane import OrderedPlane
 
 KEYED = """
 seconds = 4

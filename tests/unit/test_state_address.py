@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from evenflow.errors import InvalidArgument, MissingPackage
-from evenflow.runtime.cluster.arguments import where_of
+from evenflow.runtime.cluster.arguments.verbs import where_of
 from evenflow.state.store.base import shown
 from evenflow.state.store.opening import open_store
 

@@ -6,7 +6,7 @@ import pytest
 
 from evenflow.state.checkpoint.manifest import Manifest, put_manifest
 from evenflow.state.checkpoint.survey import verify
-from evenflow.state.store.claim import claim
+from evenflow.state.store.claims.claim import claim
 from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import Place, key_of
 from tests.support.state_cli import run, write_epoch

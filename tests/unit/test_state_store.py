@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from evenflow.errors import InvalidArgument, StoreError, StoreInUse
 from evenflow.state.store.base import CLAIM_S, FORMAT_FILE, is_name, part, unpart
-from evenflow.state.store.claim import claim
+from evenflow.state.store.claims.claim import claim
 from evenflow.state.store.disk import DiskStore
 from evenflow.state.store.files import ABANDONED_S, FileStore
 from evenflow.state.store.layout import FORMAT
@@ -320,7 +320,7 @@ def test_the_second_cluster_is_told_who_the_first_is(tmp_path):
 def test_death_frees_the_disk(tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from evenflow.state.store.disk import DiskStore; from evenflow.state.store.claim import claim\n"
+        "from evenflow.state.store.disk import DiskStore; from evenflow.state.store.claims.claim import claim\n"
         "kept = claim(DiskStore(Path(sys.argv[1])), 'dead'); os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == -signal.SIGKILL

@@ -3,9 +3,9 @@
 import pytest
 
 from evenflow.model.messages import AbandonMoves, DiscardUnits, FetchUnits, RestoreUnits, UnitsMoved
-from evenflow.runtime.worker.direct_transfer import Parcel
 from evenflow.runtime.worker.events import Undelivered, Unfetched, UnitsStored
-from evenflow.runtime.worker.store_transfer import StoreTransfer
+from evenflow.runtime.worker.moves.direct_transfer import Parcel
+from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
 from tests.support.keyed_rig import Nth
 from tests.support.keyed_site import Site
 from tests.support.movements import FEEDERS, ask, brief, move, movements

@@ -8,11 +8,11 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from evenflow.graph.binding import bind
-from evenflow.graph.builder import Graph
+from evenflow.graph.build.binding import bind
+from evenflow.graph.build.builder import Graph
+from evenflow.operators.joins.sided_join import SIDE, SidedJoin
 from evenflow.operators.keyed import identity
-from evenflow.operators.row_store import RowStore
-from evenflow.operators.sided_join import SIDE, SidedJoin
+from evenflow.operators.windows.row_store import RowStore
 from evenflow.rules.operator import RuleOperator
 
 ROWS = pa.schema({"k": pa.int64(), "v": pa.int64(), "w": pa.float64(), "at": pa.timestamp("us", "UTC")})

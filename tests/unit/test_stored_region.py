@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from evenflow.control.batches.stored_queries import LEFT_S
 from evenflow.control.controller import Controller
 from evenflow.control.events import (
     Cancel,
@@ -20,7 +21,6 @@ from evenflow.control.events import (
     Tell,
     Tick,
 )
-from evenflow.control.stored_queries import LEFT_S
 from evenflow.model.checkpoint import Base, Begun, Saved, WholeAttempt
 from evenflow.model.entries import EventEntry
 from evenflow.model.messages import (

@@ -7,8 +7,8 @@ import pytest
 from pyspark.util import try_simplify_traceback
 
 from evenflow.errors import FunctionError, RegionStalled
-from evenflow.runtime.feeder.keyed import KeyedFeeder
-from evenflow.runtime.feeder.ordered import OrderedFeeder
+from evenflow.runtime.feeder.keyed.feeder import KeyedFeeder
+from evenflow.runtime.feeder.ordered.feeder import OrderedFeeder
 
 
 def failing(kind, error):

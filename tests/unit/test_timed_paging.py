@@ -5,12 +5,12 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import SpillError
+from evenflow.operators.aggregates.rolling import RollingMean, RunningCount
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.rolling import RollingMean, RunningCount
-from evenflow.operators.timed import END, NOW, Timed
-from evenflow.operators.waiting import Waiting
-from evenflow.operators.waiting_chunks import ROW_BYTES
-from evenflow.operators.waiting_room import BANDS, SMALL, WaitingRoom
+from evenflow.operators.time.chunks import ROW_BYTES
+from evenflow.operators.time.room import BANDS, SMALL, WaitingRoom
+from evenflow.operators.time.timed import END, NOW, Timed
+from evenflow.operators.time.waiting import Waiting
 from evenflow.state.paging.paged import Paged, Spilled
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.spill import Segment, Spill

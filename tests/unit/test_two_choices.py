@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.runtime.feeder.skew import SkewBuffer
-from evenflow.runtime.feeder.two_choices import TwoChoices
+from evenflow.runtime.feeder.keyed.skew import SkewBuffer
+from evenflow.runtime.feeder.keyed.two_choices import TwoChoices
 
 
 def pairs(workers, keys):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenflow.control.waits import Waits
+from evenflow.control.moves.waits import Waits
 from evenflow.model.latency import Latencies, bucket_of
 
 ONE, OTHER = 21, 22

@@ -8,12 +8,12 @@ import pytest
 
 import evenflow
 from evenflow.errors import FunctionError
-from evenflow.graph.mapping import MapNode
+from evenflow.graph.nodes.mapping import MapNode
 from evenflow.model.messages import OperatorFailed
 from evenflow.operators.map import MapOperator
 from evenflow.rules.operator import RuleOperator
 from evenflow.runtime.wire.messages import Reader
-from evenflow.runtime.worker.codec import error_body
+from evenflow.runtime.worker.rows.codec import error_body
 
 OURS = str(Path(evenflow.__file__).parent)
 ROWS = pa.record_batch({"x": [1, 2]})

@@ -16,11 +16,11 @@ from evenflow.model.messages import (
     RestoreUnits,
     UnitsMoved,
 )
-from evenflow.runtime.worker.checkpointer import Checkpointer
 from evenflow.runtime.worker.events import Marked
-from evenflow.runtime.worker.keyed import KeyedHost
-from evenflow.runtime.worker.loader import Loaded
-from evenflow.runtime.worker.repeats import rows_to_repeat
+from evenflow.runtime.worker.rows.keyed import KeyedHost
+from evenflow.runtime.worker.saving.checkpointer import Checkpointer
+from evenflow.runtime.worker.saving.loader import Loaded
+from evenflow.runtime.worker.saving.repeats import rows_to_repeat
 from tests.support.keyed_actors import Fails, Fragile
 from tests.support.keyed_rig import ROWS, Nth
 from tests.support.keyed_site import UNITS, Site

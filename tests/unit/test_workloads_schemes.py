@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.graph.binding import bind
+from evenflow.graph.build.binding import bind
 from evenflow.graph.reference import evaluate
 from evenflow.workloads.arrivals import ArrivalRates
 from evenflow.workloads.schemes import SCHEMES, scheme

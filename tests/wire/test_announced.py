@@ -6,8 +6,8 @@ import pytest
 
 from evenflow.model.tickets import ticket
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.worker import direct_transfer
-from evenflow.runtime.worker.move_label import Label
+from evenflow.runtime.worker.moves import direct_transfer
+from evenflow.runtime.worker.moves.label import Label
 from tests.support.keyed_rig import Keyed, check, rows
 from tests.support.rig import Peer, until
 

@@ -14,12 +14,12 @@ import pytest
 from evenflow.errors import ClusterStopped, FunctionError, ProtocolError, RegionStalled, WorkerLost
 from evenflow.model.messages import OperatorFailed
 from evenflow.runtime.driver import eventlog
-from evenflow.runtime.feeder.ordered import OrderedFeeder
-from evenflow.runtime.feeder.ordered_splitter import FeederLimits
+from evenflow.runtime.feeder.ordered.feeder import OrderedFeeder
+from evenflow.runtime.feeder.ordered.splitter import FeederLimits
 from evenflow.runtime.wire.channel import PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import packed
-from evenflow.runtime.worker import codec as bodies
+from evenflow.runtime.worker.rows import codec as bodies
 from tests.support.rig import IDS, PATIENCE_S, Even, Impostor, Peer, batches, ids, until
 
 ROWS = batches(2000, 100)

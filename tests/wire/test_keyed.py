@@ -10,7 +10,7 @@ import pytest
 
 from evenflow.model.capacity import Emulate
 from evenflow.policy import DlbH, DlbL, Hash, KeyGrouping, Lptf, PartialKeyGrouping, River
-from evenflow.runtime.feeder.ranges import Ranges
+from evenflow.runtime.feeder.keyed.ranges import Ranges
 from tests.support.keyed_rig import OUT, ROWS, UNITS, Flow, Keyed, Nth, check, rows
 from tests.support.rig import Rig, until
 

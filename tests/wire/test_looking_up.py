@@ -17,7 +17,7 @@ from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.driver.eventlog import EventLog
 from evenflow.runtime.driver.operator_names import Kept
 from evenflow.state.store import retry as patience
-from evenflow.state.store.claim import claim
+from evenflow.state.store.claims.claim import claim
 from evenflow.state.store.disk import DiskStore
 from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import Place

@@ -13,10 +13,10 @@ from evenflow.control.events import RegionOpened
 from evenflow.errors import StateLost
 from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.timed import NOW, Timed
+from evenflow.operators.time.timed import NOW, Timed
 from evenflow.policy import Hash
-from evenflow.runtime.cluster.keys import KEY
-from evenflow.runtime.feeder.keyed_feed import KeyedFeed
+from evenflow.runtime.cluster.plans.keys import KEY
+from evenflow.runtime.feeder.keyed.feed import KeyedFeed
 from evenflow.runtime.feeder.task import Environment
 from evenflow.runtime.feeder.ticks import RowTask, TickTask, TimeColumn
 from tests.support.keyed_rig import Keyed, numbered, rows

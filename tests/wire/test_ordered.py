@@ -12,11 +12,11 @@ import pytest
 
 from evenflow.errors import ClusterStopped
 from evenflow.model.routing import Splitting
-from evenflow.runtime.feeder.ordered_merge import OrderedMerge
-from evenflow.runtime.feeder.ordered_splitter import FeederLimits, OrderedSplitter
+from evenflow.runtime.feeder.ordered.merge import OrderedMerge
+from evenflow.runtime.feeder.ordered.splitter import FeederLimits, OrderedSplitter
 from evenflow.runtime.wire import channel
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.worker import codec as bodies
+from evenflow.runtime.worker.rows import codec as bodies
 from evenflow.testing import Emulate
 from tests.support.rig import IDS, PATIENCE_S, Even, Impostor, batches, ids, until
 

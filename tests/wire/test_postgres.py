@@ -17,8 +17,8 @@ import pytest
 from evenflow.errors import BlobMissing, EvenflowError, InvalidArgument, StoreError, StoreInUse
 from evenflow.state.store import postgres, postgres_link
 from evenflow.state.store.base import part
-from evenflow.state.store.claim import claim
-from evenflow.state.store.fence import FencedView
+from evenflow.state.store.claims.claim import claim
+from evenflow.state.store.claims.fence import FencedView
 from evenflow.state.store.opening import open_store
 from evenflow.testing import check_store
 from tests.support.postgres_server import Server
@@ -336,7 +336,7 @@ def store_name(server, uri):
 
 _HOLDER = """
 import sys, time
-from evenflow.state.store.claim import claim
+from evenflow.state.store.claims.claim import claim
 from evenflow.state.store.opening import open_store
 held = claim(open_store(sys.argv[1]), "the other")
 print("held", flush=True)

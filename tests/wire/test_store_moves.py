@@ -11,13 +11,13 @@ import pytest
 from evenflow.errors import StoreError
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.wire.channel import PeerGone
-from evenflow.runtime.worker.direct_transfer import DirectTransfer
 from evenflow.runtime.worker.environment import REAL, WorkerEnvironment
-from evenflow.runtime.worker.store_transfer import StoreTransfer
+from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer
+from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
 from evenflow.state.store import retry
 from evenflow.state.store.blob_names import MOVES, move_name
+from evenflow.state.store.claims.fence import FencedView
 from evenflow.state.store.disk import DiskStore
-from evenflow.state.store.fence import FencedView
 from evenflow.state.store.opening import open_store
 from tests.support.keyed_rig import UNITS, Flow, Keyed, Nth, check, rows
 from tests.support.postgres_server import Server

@@ -19,36 +19,36 @@ from evenflow.errors import ClusterStopped, EvenflowError
 from evenflow.model.checkpoint import Base, BatchLog
 from evenflow.model.messages import ForgetEvaluation, LoadState
 from evenflow.policy import Hash
-from evenflow.runtime.cluster import session, worker_jobs
-from evenflow.runtime.cluster.interrupts import Interrupts
+from evenflow.runtime.cluster.spark import session, worker_jobs
+from evenflow.runtime.cluster.spark.interrupts import Interrupts
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Unpassing
 from evenflow.runtime.driver.operator_names import Kept
 from evenflow.runtime.threads import BackgroundThread, JobThread
 from evenflow.runtime.wire import poller
 from evenflow.runtime.wire.messages import control
-from evenflow.runtime.worker import loader
-from evenflow.runtime.worker.blob_writer import BlobWriter, PutOutcome
-from evenflow.runtime.worker.direct_transfer import DirectTransfer, Parcel
 from evenflow.runtime.worker.environment import REAL
 from evenflow.runtime.worker.events import Undelivered, Unfetched
-from evenflow.runtime.worker.instances import Instances
-from evenflow.runtime.worker.loader import Loader
-from evenflow.runtime.worker.store_transfer import StoreTransfer
+from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer, Parcel
+from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
+from evenflow.runtime.worker.rows.instances import Instances
+from evenflow.runtime.worker.saving import loader
+from evenflow.runtime.worker.saving.blob_writer import BlobWriter, PutOutcome
+from evenflow.runtime.worker.saving.loader import Loader
 from tests.support.keyed_rig import Keyed, rows
 from tests.support.rig import ids, until
 
 THREADS = {
-    "runtime/worker/store_transfer.py": "store transfer",
+    "runtime/worker/moves/store_transfer.py": "store transfer",
     "runtime/driver/controller_thread.py": "controller",
-    "runtime/cluster/interrupts.py": "interrupt",
-    "runtime/worker/blob_writer.py": "blob writer",
-    "runtime/worker/loader.py": "loader",
-    "runtime/worker/direct_transfer.py": "direct transfer",
-    "runtime/cluster/session.py": "cancel",
-    "runtime/cluster/worker_jobs.py": "worker {worker}",
+    "runtime/cluster/spark/interrupts.py": "interrupt",
+    "runtime/worker/saving/blob_writer.py": "blob writer",
+    "runtime/worker/saving/loader.py": "loader",
+    "runtime/worker/moves/direct_transfer.py": "direct transfer",
+    "runtime/cluster/spark/session.py": "cancel",
+    "runtime/cluster/spark/worker_jobs.py": "worker {worker}",
     "runtime/driver/checkpoint.py": "checkpoint",
-    "evenflow_lab/torture/inject.py": "torture",
-    "evenflow_lab/torture/job.py": "torture parent",
+    "evenflow_lab/torture/faults/inject.py": "torture",
+    "evenflow_lab/torture/jobs/job.py": "torture parent",
     "evenflow_lab/experiments/runner.py": "experiment parent",
     "cli/chatter.py": "stderr",
     "dashboard/web/serving.py": "dashboard",

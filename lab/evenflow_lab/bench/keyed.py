@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 from evenflow.cli.polling import Watch, polled
 from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
+from evenflow.operators.aggregates.rolling import RollingMean
 from evenflow.operators.hosted import units_of
-from evenflow.operators.rolling import RollingMean
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.feeder.hashing import hashes
 from evenflow_lab.bench.choices import keyed_choice

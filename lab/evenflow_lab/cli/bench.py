@@ -95,7 +95,7 @@ def bench_keyed(
     """A rolling mean by key: rows a second over plain Spark, or over the bound if capacities are emulated."""
 
     def work() -> None:
-        from evenflow.runtime.cluster.amounts import room_of
+        from evenflow.runtime.cluster.arguments.amounts import room_of
         from evenflow_lab.bench import keyed, keyed_view
         from evenflow_lab.bench.choices import keyed_choice
 
@@ -215,7 +215,7 @@ def bench_placement(
 
 def _lack(memory: str, short: int, since: float, until: float, workers: int) -> dict[str, Any]:
     """The fields of a `KeyedSetting` for workers that lack memory for a while."""
-    from evenflow.runtime.cluster.amounts import bytes_of
+    from evenflow.runtime.cluster.arguments.amounts import bytes_of
 
     if short > workers or ((short or since or until) and not memory) or (until and until <= since):
         what = "needs --memory, no more workers than --workers, and an end after its beginning"

@@ -11,10 +11,10 @@ from evenflow.errors import InvalidArgument, nearest
 from evenflow_lab.experiments.base import Experiment
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "O": ("ordered_depth", "ordered_halves", "ordered_classes"),
-    "F": ("flux_skew", "flux_load", "flux_memory", "flux_hybrid"),
-    "C": ("cep_claims",),
-    "P": ("potential_energy", "potential_weights", "potential_limits", "potential_xzh"),
+    "O": ("ordered.depth", "ordered.halves", "ordered.classes"),
+    "F": ("flux.skew", "flux.load", "flux.memory", "flux.hybrid"),
+    "C": ("cep.claims",),
+    "P": ("potential.energy", "potential.weights", "potential.limits", "potential.xzh"),
 }
 """By group, the modules that have its experiments (`EXPERIMENTS`); imported when somebody asks."""
 

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from evenflow_lab.torture import faults
-from evenflow_lab.torture.operator import AT_ONCE
+from evenflow_lab.torture.faults import drawn as faults
+from evenflow_lab.torture.jobs.operator import AT_ONCE
 from evenflow_lab.torture.schedule import (
     BLOCK,
     BY_STORE,

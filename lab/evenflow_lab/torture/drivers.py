@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from evenflow_lab.torture import processes
-from evenflow_lab.torture.hooks import RUN
+from evenflow_lab.torture.faults.hooks import RUN
 from evenflow_lab.torture.schedule import SessionKind
 
 LEAVE_S = 30.0
@@ -51,7 +51,7 @@ class Driver:
         }
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "evenflow_lab.torture.job", json.dumps(kind)],
+                [sys.executable, "-m", "evenflow_lab.torture.jobs.job", json.dumps(kind)],
                 cwd=self.temporary,
                 env=environment,
                 stdin=subprocess.PIPE,

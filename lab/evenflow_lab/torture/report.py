@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from evenflow_lab.torture.check import Verdict
+from evenflow_lab.torture.jobs.check import Verdict
 from evenflow_lab.torture.schedule import JobKind, Schedule, from_json
 
 VERDICTS = ("rows", "lost", "doubled", "out_of_order", "wrong")

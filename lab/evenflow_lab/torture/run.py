@@ -17,13 +17,14 @@ from itertools import count, islice
 from pathlib import Path
 
 from evenflow.errors import InvalidArgument
-from evenflow_lab.torture import check, graph_check, processes, rows
+from evenflow_lab.torture import processes
 from evenflow_lab.torture.drawing import draw
 from evenflow_lab.torture.drivers import LOG, Driver, Drivers
-from evenflow_lab.torture.hooks import DONE, ENDED, SCHEDULE, WORK, hooks_of
+from evenflow_lab.torture.faults.hooks import DONE, ENDED, SCHEDULE, WORK, hooks_of
+from evenflow_lab.torture.jobs import check, graph_check, rows
 from evenflow_lab.torture.report import ScheduleOutcome, TortureReport
 from evenflow_lab.torture.schedule import JobKind, Schedule, SessionKind, ends_driver
-from evenflow_lab.torture.servers import Servers
+from evenflow_lab.torture.servers.all import Servers
 
 POLL_S = 0.05
 LOOK_S = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenflow.sim.graph_model import SimulatedGraph, SimulatedHost, SimulatedLink, SimulatedOperator, SimulatedSource
+from evenflow.sim.graphs.model import SimulatedGraph, SimulatedHost, SimulatedLink, SimulatedOperator, SimulatedSource
 from evenflow.workloads.scheme_graphs import flows
 from evenflow.workloads.schemes import Scheme
 

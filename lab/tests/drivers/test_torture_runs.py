@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from evenflow_lab.torture import graph_check, processes
+from evenflow_lab.torture import processes
+from evenflow_lab.torture.jobs import graph_check
 from evenflow_lab.torture.report import TortureReport
 from evenflow_lab.torture.run import run_all
 from evenflow_lab.torture.schedule import Fault, Job, Schedule

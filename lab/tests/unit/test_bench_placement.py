@@ -8,7 +8,7 @@ from rich.console import Console
 from tests.support.records import fields_of
 
 from evenflow.cli.demo.graph_run import GraphRun
-from evenflow.control.graph_results import GraphResults
+from evenflow.control.graphs.results import GraphResults
 from evenflow.model.latency import bucket_of
 from evenflow.model.messages import FlowProgress
 from evenflow.runtime.feeder.latency_counter import LatencyCounter

@@ -7,12 +7,12 @@ import pytest
 
 from evenflow.model import Consumer, KeyedSnapshot, MoveUnits, RoutingTable
 from evenflow.policy import KeyedBalance
-from evenflow.sim.keyed_popularity import unit_shares
-from evenflow.sim.keyed_setup import KeyPhase
-from evenflow_lab.experiments import cep_claims
-from evenflow_lab.experiments.cep_loads import EmittedLoads
-from evenflow_lab.experiments.cep_runs import RATE, TEXT_US, EngineRun
-from evenflow_lab.experiments.cep_stories import stories_by_choice, stories_with_moves
+from evenflow.sim.keyed.popularity import unit_shares
+from evenflow.sim.keyed.setup import KeyPhase
+from evenflow_lab.experiments.cep import claims as cep_claims
+from evenflow_lab.experiments.cep.loads import EmittedLoads
+from evenflow_lab.experiments.cep.runs import RATE, TEXT_US, EngineRun
+from evenflow_lab.experiments.cep.stories import stories_by_choice, stories_with_moves
 from evenflow_lab.workloads.story_rows import KEYS, StoryRows, first_stories
 
 RSTD = {"pkg": 8.6, "lptf": 14.5, "dlb-l": 18.3, "dlb-h": 23.4, "kg": 44.5}

@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from evenflow_lab.experiments import flux_hybrid, flux_load, flux_memory, flux_skew
 from evenflow_lab.experiments.base import Setting
-from evenflow_lab.experiments.flux_runs import cluster, first_below, loaded, mean_latency, run_flux, steady_since
+from evenflow_lab.experiments.flux import hybrid as flux_hybrid
+from evenflow_lab.experiments.flux import load as flux_load
+from evenflow_lab.experiments.flux import memory as flux_memory
+from evenflow_lab.experiments.flux import skew as flux_skew
+from evenflow_lab.experiments.flux.runs import cluster, first_below, loaded, mean_latency, run_flux, steady_since
 
 MODULES = (flux_load, flux_skew, flux_memory, flux_hybrid)
 EXPERIMENTS = tuple(each for module in MODULES for each in module.EXPERIMENTS)

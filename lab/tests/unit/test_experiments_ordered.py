@@ -2,9 +2,11 @@
 
 import pytest
 
-from evenflow_lab.experiments import ordered_classes, ordered_depth, ordered_halves
 from evenflow_lab.experiments.base import Setting
-from evenflow_lab.experiments.ordered_runs import HalfLoaded, in_depth, scene_of, to_the_end, tuple_s
+from evenflow_lab.experiments.ordered import classes as ordered_classes
+from evenflow_lab.experiments.ordered import depth as ordered_depth
+from evenflow_lab.experiments.ordered import halves as ordered_halves
+from evenflow_lab.experiments.ordered.runs import HalfLoaded, in_depth, scene_of, to_the_end, tuple_s
 
 IDS = {"O-f5", "O-4.4", "O-f8a", "O-f8b", "O-f9", "O-f10", "O-f11", "O-f12", "O-f13"}
 EXPERIMENTS = [*ordered_depth.EXPERIMENTS, *ordered_halves.EXPERIMENTS, *ordered_classes.EXPERIMENTS]

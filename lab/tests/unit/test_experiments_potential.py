@@ -6,10 +6,13 @@ from dataclasses import replace
 import pytest
 
 from evenflow.policy.graph.random_placement import RandomPlacement
-from evenflow_lab.experiments import potential_energy, potential_limits, potential_weights, potential_xzh
 from evenflow_lab.experiments.base import Setting
-from evenflow_lab.experiments.potential_runs import PlacementRuns, greedy, outcome, rank_correlation, ranks
-from evenflow_lab.experiments.potential_schemes import FEASIBLE, SCHEMES, even_load, feasible, simulated
+from evenflow_lab.experiments.potential import energy as potential_energy
+from evenflow_lab.experiments.potential import limits as potential_limits
+from evenflow_lab.experiments.potential import weights as potential_weights
+from evenflow_lab.experiments.potential import xzh as potential_xzh
+from evenflow_lab.experiments.potential.runs import PlacementRuns, greedy, outcome, rank_correlation, ranks
+from evenflow_lab.experiments.potential.schemes import FEASIBLE, SCHEMES, even_load, feasible, simulated
 
 EXPERIMENTS = [
     each

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from evenflow.cli.app import app
 from evenflow_lab.experiments import catalogue, runner
-from evenflow_lab.experiments.cep_runs import CepSizes
+from evenflow_lab.experiments.cep.runs import CepSizes
 
 pytestmark = pytest.mark.slow
 

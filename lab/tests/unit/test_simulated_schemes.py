@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenflow.policy import placement_named
-from evenflow.sim.graph_plane import GraphPlane
+from evenflow.sim.graphs.plane import GraphPlane
 from evenflow.sim.simulation import Simulation
 from evenflow.workloads.schemes import scheme
 from evenflow_lab.workloads.simulated_schemes import simulated_scheme

@@ -15,15 +15,17 @@ import pytest
 from evenflow.errors import CorruptState, InvalidArgument, SpillError, StateLost, StoreInUse
 from evenflow.runtime.feeder.task import REAL
 from evenflow.state.paging.spill import Spill
-from evenflow.state.store.claim import claim
+from evenflow.state.store.claims.claim import claim
+from evenflow.state.store.claims.fence import Fence, FencedView
+from evenflow.state.store.claims.generations import CLAIMS, NOBODY, Holding, Mark
 from evenflow.state.store.disk import DiskStore
-from evenflow.state.store.fence import Fence, FencedView
-from evenflow.state.store.generations import CLAIMS, NOBODY, Holding, Mark
 from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import Place
 from evenflow.testing import check_operator
-from evenflow_lab.torture import blunders, clock, copies, damage, hooks, spill, store, view
-from evenflow_lab.torture.check import (
+from evenflow_lab.torture import view
+from evenflow_lab.torture.drawing import draw
+from evenflow_lab.torture.faults import blunders, clock, copies, damage, hooks, spill, store
+from evenflow_lab.torture.jobs.check import (
     COLUMNS,
     WRITTEN,
     Verdict,
@@ -34,11 +36,10 @@ from evenflow_lab.torture.check import (
     pairs,
     verdict,
 )
-from evenflow_lab.torture.drawing import draw
-from evenflow_lab.torture.operator import Counted
-from evenflow_lab.torture.renaming import OTHER, Naming, Renaming
+from evenflow_lab.torture.jobs.operator import Counted
+from evenflow_lab.torture.jobs.renaming import OTHER, Naming, Renaming
+from evenflow_lab.torture.jobs.rows import InputRows, reference, rows_of, windowed, write
 from evenflow_lab.torture.report import ScheduleOutcome, TortureReport
-from evenflow_lab.torture.rows import InputRows, reference, rows_of, windowed, write
 from evenflow_lab.torture.schedule import (
     BLOBS,
     CLOSED,

@@ -8,13 +8,13 @@ from evenflow.errors import InvalidArgument
 from evenflow.graph.reference import evaluate
 from evenflow.operators.columns import EVER
 from evenflow.testing import check_operator
-from evenflow_lab.torture import graph_check
-from evenflow_lab.torture.check import Verdict
 from evenflow_lab.torture.drawing import draw
-from evenflow_lab.torture.graph_drawing import SECONDS, TWO_ENDS, YEARS_S, draw_graph, plan_of
-from evenflow_lab.torture.graph_nodes import CountedInGraph
+from evenflow_lab.torture.jobs import graph_check
+from evenflow_lab.torture.jobs.check import Verdict
+from evenflow_lab.torture.jobs.graph_drawing import SECONDS, TWO_ENDS, YEARS_S, draw_graph, plan_of
+from evenflow_lab.torture.jobs.graph_nodes import CountedInGraph
+from evenflow_lab.torture.jobs.rows import inputs_of, rows_of, table, times
 from evenflow_lab.torture.report import TortureReport
-from evenflow_lab.torture.rows import inputs_of, rows_of, table, times
 from evenflow_lab.torture.run import torture
 from evenflow_lab.torture.schedule import SPILL, Job, from_json, kind_named
 

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from evenflow.cli.plot_graph import GraphSeries, draw_graph, graph_series
-from evenflow.cli.plot_keyed import KeyedSeries, draw_keyed, grid, keyed_series
-from evenflow.cli.plot_latency import LatencySeries, draw_latency, latency_series
+from evenflow.cli.plots.graph import GraphSeries, draw_graph, graph_series
+from evenflow.cli.plots.keyed import KeyedSeries, draw_keyed, grid, keyed_series
+from evenflow.cli.plots.latency import LatencySeries, draw_latency, latency_series
 from evenflow.errors import InvalidArgument
 from evenflow.eventlog.reading import entries_of, read_log, refuse_damaged
 from evenflow.model.entries import (

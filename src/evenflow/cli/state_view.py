@@ -26,8 +26,8 @@ from evenflow.state.checkpoint.survey import (
     verify_claims,
 )
 from evenflow.state.store.base import Store, shown
-from evenflow.state.store.claim import claim
-from evenflow.state.store.fence import FencedView
+from evenflow.state.store.claims.claim import claim
+from evenflow.state.store.claims.fence import FencedView
 from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import placed
 

@@ -100,7 +100,7 @@ def embedded_spark(workers: int, slots: int, **options: Any) -> Iterator[SparkSe
     from pyspark.errors import PySparkRuntimeError
 
     from evenflow.cli.chatter import less_chatter
-    from evenflow.runtime.cluster.session import local_session
+    from evenflow.runtime.cluster.spark.session import local_session
 
     try:
         with console.status("starting Spark"), less_chatter():

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from evenflow.control.events import Cancel, Instruction, Tell
 from evenflow.control.feeders import Feeders, Region
-from evenflow.control.keyed_region import KeyedRegion
+from evenflow.control.regions.keyed import KeyedRegion
 from evenflow.control.workers import Site
 from evenflow.errors import ProtocolError, described
 from evenflow.model.entries import ControllerErrorEntry, RegionFailedEntry

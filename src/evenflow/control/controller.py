@@ -38,10 +38,10 @@ from evenflow.control.events import (
     Unpersisted,
 )
 from evenflow.control.feeders import STOPPING, Feeders, Region
-from evenflow.control.graph_region import GraphRegion
-from evenflow.control.keyed_region import KeyedRegion
-from evenflow.control.ordered_region import OrderedRegion
-from evenflow.control.service import Service
+from evenflow.control.graphs.region import GraphRegion
+from evenflow.control.regions.keyed import KeyedRegion
+from evenflow.control.regions.ordered import OrderedRegion
+from evenflow.control.regions.service import Service
 from evenflow.control.workers import WorkerRecord, Workers
 from evenflow.model import WorkerStatus
 from evenflow.model.entries import (

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from evenflow.model import MoveUnits
 from evenflow.model.entries import EventEntry
-from evenflow.model.graph import GraphShape
+from evenflow.model.graphs.shape import GraphShape
 from evenflow.model.messages import FeederMessage, ToFeeder, ToWorker, WorkerHello, WorkerMessage
 from evenflow.policy.graph.placement import Placement
 from evenflow.policy.keyed.balance import KeyedBalance

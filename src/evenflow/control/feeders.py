@@ -8,8 +8,8 @@ from dataclasses import replace
 from msgspec import UNSET
 
 from evenflow.control.events import Cancel, FeederJoined, Instruction, Peer, PeerLeft, Tell
-from evenflow.control.keyed_region import KeyedRegion
-from evenflow.control.ordered_region import OrderedRegion, refused
+from evenflow.control.regions.keyed import KeyedRegion
+from evenflow.control.regions.ordered import OrderedRegion, refused
 from evenflow.model.entries import FeederFailedEntry, FeederJoinedEntry, FeederLeftEntry
 from evenflow.model.messages import (
     MOST_ERROR,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenflow.control.attempts import Attempt
-from evenflow.control.evaluation import kept_of
+from evenflow.control.batches.attempts import Attempt
+from evenflow.control.batches.evaluation import kept_of
 from evenflow.control.events import FeederJoined, StageFacts
 from evenflow.errors import SEVERAL_ACTIONS
 

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.graph.filters import Filters
-from evenflow.graph.operator import NodeOperator
-from evenflow.graph.ordering import OrderNode
-from evenflow.graph.plan import GraphPlan, NodePlan
+from evenflow.graph.build.plan import GraphPlan, NodePlan
+from evenflow.graph.nodes.filters import Filters
+from evenflow.graph.nodes.operator import NodeOperator
+from evenflow.graph.nodes.ordering import OrderNode
 from evenflow.graph.routing import HASH, port_schema
 from evenflow.operators.hosted import Hosted, units_of, values_of
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from evenflow.graph.operator import NodeOperator
-from evenflow.graph.plan import GraphPlan
+from evenflow.graph.build.plan import GraphPlan
+from evenflow.graph.nodes.operator import NodeOperator
 
 
 def evaluate(plan: GraphPlan, inputs: Iterable[tuple[str, pa.RecordBatch]]) -> dict[str, pa.Table]:

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from evenflow.graph.operator import NodeOperator
-from evenflow.graph.plan import GraphPlan, StreamPlan
+from evenflow.graph.build.plan import GraphPlan, StreamPlan
+from evenflow.graph.nodes.operator import NodeOperator
 from evenflow.operators.keyed import Keys, Units
 
 NO_COLUMNS = pa.schema([])

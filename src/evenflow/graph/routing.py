@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.graph.plan import GraphPlan
+from evenflow.graph.build.plan import GraphPlan
 from evenflow.operators.hosted import units_of
 
 HASH = pa.field("__evenflow_key", pa.int64())

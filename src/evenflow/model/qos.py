@@ -8,7 +8,7 @@ from math import inf
 
 from evenflow.errors import InvalidArgument
 from evenflow.model.given import number_of
-from evenflow.model.weights import entry_of
+from evenflow.model.graphs.weights import entry_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from evenflow.operators.conform import conform, refit
 from evenflow.operators.growing import NOTE, Growing, earlier_of, noted
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
 from evenflow.operators.row_marks import has_row
-from evenflow.operators.timed import Timed
+from evenflow.operators.time.timed import Timed
 
 T = TypeVar("T")
 KEY_AND_UNIT = pa.struct([pa.field("key", pa.int64()), pa.field("unit", pa.int32())])

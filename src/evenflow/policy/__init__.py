@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from evenflow.policy.graph.xzh import XzhPlacement
     from evenflow.policy.keyed.auto import Auto
     from evenflow.policy.keyed.balance import KeyedBalance
-    from evenflow.policy.keyed.dlb import DlbH, DlbL
-    from evenflow.policy.keyed.exchange import ExchangeQueues
-    from evenflow.policy.keyed.flux import Flux
-    from evenflow.policy.keyed.flux_auto import FluxAuto
-    from evenflow.policy.keyed.flux_hybrid import FluxHybrid
-    from evenflow.policy.keyed.flux_memory import FluxMemory
-    from evenflow.policy.keyed.hash_units import Hash
-    from evenflow.policy.keyed.kg import KeyGrouping
-    from evenflow.policy.keyed.lptf import Lptf
-    from evenflow.policy.keyed.pkg import PartialKeyGrouping
-    from evenflow.policy.keyed.river import River
+    from evenflow.policy.keyed.cep.dlb import DlbH, DlbL
+    from evenflow.policy.keyed.cep.kg import KeyGrouping
+    from evenflow.policy.keyed.cep.lptf import Lptf
+    from evenflow.policy.keyed.cep.pkg import PartialKeyGrouping
+    from evenflow.policy.keyed.flux.auto import FluxAuto
+    from evenflow.policy.keyed.flux.exchange import ExchangeQueues
+    from evenflow.policy.keyed.flux.hash_units import Hash
+    from evenflow.policy.keyed.flux.hybrid import FluxHybrid
+    from evenflow.policy.keyed.flux.load import Flux
+    from evenflow.policy.keyed.flux.memory import FluxMemory
+    from evenflow.policy.keyed.flux.river import River
     from evenflow.policy.ordered.balance import Balance
     from evenflow.policy.ordered.blocking_rate import BlockingRate
     from evenflow.policy.ordered.credits import Credits
@@ -54,18 +54,18 @@ _ORDERED = {
 }
 _KEYED = {
     "auto": ("keyed.auto", "Auto"),
-    "dlb-h": ("keyed.dlb", "DlbH"),
-    "dlb-l": ("keyed.dlb", "DlbL"),
-    "exchange": ("keyed.exchange", "ExchangeQueues"),
-    "flux": ("keyed.flux", "Flux"),
-    "flux-auto": ("keyed.flux_auto", "FluxAuto"),
-    "flux-hybrid": ("keyed.flux_hybrid", "FluxHybrid"),
-    "flux-memory": ("keyed.flux_memory", "FluxMemory"),
-    "hash": ("keyed.hash_units", "Hash"),
-    "kg": ("keyed.kg", "KeyGrouping"),
-    "lptf": ("keyed.lptf", "Lptf"),
-    "pkg": ("keyed.pkg", "PartialKeyGrouping"),
-    "river": ("keyed.river", "River"),
+    "dlb-h": ("keyed.cep.dlb", "DlbH"),
+    "dlb-l": ("keyed.cep.dlb", "DlbL"),
+    "exchange": ("keyed.flux.exchange", "ExchangeQueues"),
+    "flux": ("keyed.flux.load", "Flux"),
+    "flux-auto": ("keyed.flux.auto", "FluxAuto"),
+    "flux-hybrid": ("keyed.flux.hybrid", "FluxHybrid"),
+    "flux-memory": ("keyed.flux.memory", "FluxMemory"),
+    "hash": ("keyed.flux.hash_units", "Hash"),
+    "kg": ("keyed.cep.kg", "KeyGrouping"),
+    "lptf": ("keyed.cep.lptf", "Lptf"),
+    "pkg": ("keyed.cep.pkg", "PartialKeyGrouping"),
+    "river": ("keyed.flux.river", "River"),
 }
 _GRAPH = {
     "caps": ("graph.caps", "CapsPlacement"),
@@ -127,7 +127,7 @@ def placement_named(name: str, **options: Any) -> Placement:
 
 def compile_estimates() -> None:
     """Compile what placements estimate latency by, or load it: the controller, which all wait for, must not have to."""
-    from evenflow.policy.graph.latency import compile_model
+    from evenflow.policy.graph.energies.latency import compile_model
 
     compile_model()
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import FunctionError, InvalidArgument
-from evenflow.operators.adding import column_type
+from evenflow.operators.aggregates.adding import column_type
 from evenflow.operators.columns import NO_TIMES, locked, microseconds, require_time
 from evenflow.operators.declared import as_new, as_struct
 from evenflow.operators.keyed import Keys, Origin, Units

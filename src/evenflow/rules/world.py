@@ -12,13 +12,13 @@ import pyarrow as pa
 from evenflow.errors import nearest
 from evenflow.operators.keyed import Units
 from evenflow.operators.slots import Longs
-from evenflow.rules.expressions.arithmetic import family
 from evenflow.rules.expressions.binding import Scope, listed, matching
 from evenflow.rules.expressions.code import Compiled, cast, require_bytewise
 from evenflow.rules.expressions.compiling import compile_condition, compile_expression, compile_group
 from evenflow.rules.expressions.frame import Intake, Results, RuleFrame
 from evenflow.rules.expressions.functions import UserFunction
 from evenflow.rules.expressions.outputs import Output, aggregates, canonical
+from evenflow.rules.expressions.values.arithmetic import family
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Text
 from evenflow.rules.language.printing import show

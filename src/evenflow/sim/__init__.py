@@ -9,35 +9,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evenflow.sim.graph_model import (
+    from evenflow.sim.graphs.model import (
         SimulatedGraph,
         SimulatedHost,
         SimulatedLink,
         SimulatedOperator,
         SimulatedSource,
     )
-    from evenflow.sim.keyed_setup import ExternalLoad, KeyedSetup, KeyPhase, MemoryStep, SpeedStep
-    from evenflow.sim.ordered_scene import OrderedScene, WorkerLoad
+    from evenflow.sim.keyed.setup import ExternalLoad, KeyedSetup, KeyPhase, MemoryStep, SpeedStep
+    from evenflow.sim.ordered.scene import OrderedScene, WorkerLoad
     from evenflow.sim.recorded import recorded_scenario
     from evenflow.sim.runs import SimulatedRun, simulate
     from evenflow.sim.scenario import Scenario, SlowWorkers
 
 _HOMES = {
-    "ExternalLoad": "keyed_setup",
-    "KeyPhase": "keyed_setup",
-    "KeyedSetup": "keyed_setup",
-    "MemoryStep": "keyed_setup",
-    "OrderedScene": "ordered_scene",
+    "ExternalLoad": "keyed.setup",
+    "KeyPhase": "keyed.setup",
+    "KeyedSetup": "keyed.setup",
+    "MemoryStep": "keyed.setup",
+    "OrderedScene": "ordered.scene",
     "Scenario": "scenario",
-    "SimulatedGraph": "graph_model",
-    "SimulatedHost": "graph_model",
-    "SimulatedLink": "graph_model",
-    "SimulatedOperator": "graph_model",
+    "SimulatedGraph": "graphs.model",
+    "SimulatedHost": "graphs.model",
+    "SimulatedLink": "graphs.model",
+    "SimulatedOperator": "graphs.model",
     "SimulatedRun": "runs",
-    "SimulatedSource": "graph_model",
+    "SimulatedSource": "graphs.model",
     "SlowWorkers": "scenario",
-    "SpeedStep": "keyed_setup",
-    "WorkerLoad": "ordered_scene",
+    "SpeedStep": "keyed.setup",
+    "WorkerLoad": "ordered.scene",
     "recorded_scenario": "recorded",
     "simulate": "runs",
 }

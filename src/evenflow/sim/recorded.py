@@ -26,8 +26,8 @@ from evenflow.model.entries import (
     SampleEntry,
     UnitRowsEntry,
 )
-from evenflow.sim.keyed_setup import KeyedSetup, SpeedStep
-from evenflow.sim.ordered_scene import OrderedScene, WorkerLoad
+from evenflow.sim.keyed.setup import KeyedSetup, SpeedStep
+from evenflow.sim.ordered.scene import OrderedScene, WorkerLoad
 from evenflow.sim.scenario import Scenario
 
 Grid = npt.NDArray[np.float64]

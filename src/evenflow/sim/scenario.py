@@ -27,12 +27,12 @@ from evenflow.model.given import number_of
 from evenflow.policy import balance_named, keyed_balance_named, placement_named
 from evenflow.policy.spelling import spelled
 from evenflow.sim.filling import filled
-from evenflow.sim.graph_model import SimulatedGraph
-from evenflow.sim.graph_plane import GraphPlane
-from evenflow.sim.keyed_plane import KeyedPlane
-from evenflow.sim.keyed_setup import KeyedSetup, SpeedStep
-from evenflow.sim.ordered_plane import OrderedPlane
-from evenflow.sim.ordered_scene import OrderedScene, WorkerLoad
+from evenflow.sim.graphs.model import SimulatedGraph
+from evenflow.sim.graphs.plane import GraphPlane
+from evenflow.sim.keyed.plane import KeyedPlane
+from evenflow.sim.keyed.setup import KeyedSetup, SpeedStep
+from evenflow.sim.ordered.plane import OrderedPlane
+from evenflow.sim.ordered.scene import OrderedScene, WorkerLoad
 from evenflow.sim.simulation import DataPlane
 
 DEFAULTS = {"ordered": "credits", "keyed": "auto", "graph": "potential"}

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.model.given import whole_of
-from evenflow.operators.adding import Adding, rehearse
+from evenflow.operators.aggregates.adding import Adding, rehearse
 from evenflow.operators.columns import nullable
 from evenflow.operators.keyed import Keys, Units
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.graph.builder import Graph, Stream
+from evenflow.graph.build.builder import Graph, Stream
 from evenflow.workloads.sieves import KEYS, RightSide, Sieve
 
 Floats = npt.NDArray[np.float64]

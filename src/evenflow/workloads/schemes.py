@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
-from evenflow.graph.builder import Graph
+from evenflow.graph.build.builder import Graph
 from evenflow.model.capacity import Emulate, Slowdown
 from evenflow.workloads.arrivals import PHASE_DEVIATION_S, PHASE_S, ArrivalRates
 from evenflow.workloads.scheme_graphs import Drawn, arrivals, built, chains, hybrid

@@ -14,7 +14,7 @@ from rich.text import Text
 from evenflow.cli.demo.stage import REFRESH_S, DemoPart, DemoRun, Look, Stage, play_rows
 from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
-from evenflow.operators.rolling import RunningCount
+from evenflow.operators.aggregates.rolling import RunningCount
 from evenflow.policy.keyed.loads import imbalance
 from evenflow.runtime.cluster.cluster import Cluster
 

@@ -8,7 +8,7 @@ from evenflow.cli.demo.keyed import ROOM, keyed_look
 from evenflow.cli.demo.stage import DemoPart, DemoRun, Stage, play_rows
 from evenflow.model.capacity import Emulate
 from evenflow.runtime.cluster.cluster import Cluster
-from evenflow.runtime.cluster.first_story import first_story
+from evenflow.runtime.cluster.plans.first_story import first_story
 from evenflow.workloads.tweets import Tweets
 
 COST_US = 1000.0

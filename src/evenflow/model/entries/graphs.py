@@ -71,7 +71,7 @@ class GraphSampleEntry(RegionEntry, frozen=True, kw_only=True, tag="graph-sample
     load_std: float = 0.0
     """Standard deviation of the loads of hosts."""
     level: int | str | None = None
-    """What is to move: lanes, units or operators, as `model.spread` has it."""
+    """What is to move: lanes, units or operators, as `model.graphs.spread` has it."""
     why: str = ""
     moves: list[OperatorMovePart] = []
     units: list[UnitsMovePart] = []

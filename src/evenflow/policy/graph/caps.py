@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from evenflow.model.given import check_numbers, check_wholes
-from evenflow.model.placement import PlacementProblem
+from evenflow.model.graphs.placement import PlacementProblem
+from evenflow.policy.graph.energies.traffic import LinkTraffic
 from evenflow.policy.graph.placement import Floats, Placement, answer, by_load, pins
-from evenflow.policy.graph.traffic import LinkTraffic
 
 DIMENSIONS = 3
 """Compute, state, network."""

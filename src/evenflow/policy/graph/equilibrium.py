@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from evenflow.policy.graph.landscape import Landscape
+from evenflow.policy.graph.energies.landscape import Landscape
 from evenflow.policy.graph.placement import Ints
 
 EQUAL = 1e-9

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from evenflow.model.given import check_flag
-from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem
-from evenflow.policy.graph.energy import EnergyTerm, PartialPlacement, check_energy
+from evenflow.model.graphs.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem
+from evenflow.policy.graph.energies.energy import EnergyTerm, PartialPlacement, check_energy
 from evenflow.policy.graph.periodic import check_theta, settled
 from evenflow.policy.graph.placement import Ints, Placement, answer, by_load
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenflow.errors import InvalidArgument
 from evenflow.model.given import number_of
-from evenflow.model.placement import PlacementProblem
+from evenflow.model.graphs.placement import PlacementProblem
 from evenflow.policy.graph.placement import Ints, by_load, pins
 
 

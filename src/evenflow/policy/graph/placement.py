@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.model.placement import PlacementProblem
+from evenflow.model.graphs.placement import PlacementProblem
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

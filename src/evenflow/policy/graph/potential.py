@@ -11,11 +11,11 @@ import numpy as np
 
 from evenflow.errors import InvalidArgument
 from evenflow.model.given import check_wholes, number_of
-from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem, flow_order
-from evenflow.policy.graph.energy import EnergyTerm, check_energy
+from evenflow.model.graphs.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem, flow_order
+from evenflow.policy.graph.energies.energy import EnergyTerm, check_energy
+from evenflow.policy.graph.energies.landscape import Landscape, energy_landscape, latency_landscape
+from evenflow.policy.graph.energies.latency import LatencyModel, result_shares
 from evenflow.policy.graph.equilibrium import fill, least_gain, settle
-from evenflow.policy.graph.landscape import Landscape, energy_landscape, latency_landscape
-from evenflow.policy.graph.latency import LatencyModel, result_shares
 from evenflow.policy.graph.placement import Floats, Ints, Placement, answer, by_load, pins
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from evenflow.model.given import check_seed
-from evenflow.model.placement import PlacementProblem
+from evenflow.model.graphs.placement import PlacementProblem
 from evenflow.policy.graph.placement import Placement, answer, pins
 
 

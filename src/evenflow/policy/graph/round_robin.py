@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from evenflow.model.placement import PlacementProblem
+from evenflow.model.graphs.placement import PlacementProblem
 from evenflow.policy.graph.placement import Placement, answer, pins
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from evenflow.errors import InvalidArgument
 from evenflow.model.given import number_of
-from evenflow.model.placement import PlacementProblem
-from evenflow.policy.graph.energy import HostLoads
-from evenflow.policy.graph.measures import correlation
+from evenflow.model.graphs.placement import PlacementProblem
+from evenflow.policy.graph.energies.energy import HostLoads
+from evenflow.policy.graph.energies.measures import correlation
 from evenflow.policy.graph.placement import Floats, Ints, Placement, answer, pins
 
 SMALL = 0.005

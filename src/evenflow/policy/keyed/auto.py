@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from evenflow.model import KeyedSnapshot, MoveUnits
-from evenflow.policy.keyed.flux_auto import FluxAuto
-from evenflow.policy.keyed.flux_memory import excess
+from evenflow.policy.keyed.flux.auto import FluxAuto
+from evenflow.policy.keyed.flux.memory import excess
 from evenflow.policy.keyed.owners import Floats, Ints, Units, moves_between, places
 from evenflow.policy.keyed.placement import StateLimits
 

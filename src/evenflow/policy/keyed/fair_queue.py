@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from evenflow.model.weights import weight_of
+from evenflow.model.graphs.weights import weight_of
 
 KEPT = 100
 """Operators that are kept in mind without rows waiting; of more, those are forgotten that have no v ahead of others."""

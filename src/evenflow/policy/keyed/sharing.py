@@ -13,7 +13,7 @@ from math import inf
 from evenflow.errors import InvalidArgument
 from evenflow.model import Consumer, KeyedSnapshot, MoveUnits
 from evenflow.model.given import number_of
-from evenflow.model.weights import weight_of
+from evenflow.model.graphs.weights import weight_of
 
 ACTIVE_S = 3.0
 """An operator without a snapshot for so many seconds no longer counts."""

@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from evenflow.rules.expressions.arithmetic import MOST_COMPARED, common_type
 from evenflow.rules.expressions.as_spark import check_call
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, Values, cast, columns_of, make, require, require_bytewise
-from evenflow.rules.expressions.constants import both_ways, comparable, range_of
 from evenflow.rules.expressions.functions import Builtin, UserFunction, call, call_pairs, null_if, part_of_text, rounded
 from evenflow.rules.expressions.gathered import Gathered, as_numpy
-from evenflow.rules.expressions.times import check_zone, in_one_zone
+from evenflow.rules.expressions.values.arithmetic import MOST_COMPARED, common_type
+from evenflow.rules.expressions.values.constants import both_ways, comparable, range_of
+from evenflow.rules.expressions.values.times import check_zone, in_one_zone
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import FunctionError, first_line
-from evenflow.rules.expressions.arithmetic import family
 from evenflow.rules.expressions.binding import Scope
-from evenflow.rules.expressions.decimals import as_double, rescaled
+from evenflow.rules.expressions.values.arithmetic import family
+from evenflow.rules.expressions.values.decimals import as_double, rescaled
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 

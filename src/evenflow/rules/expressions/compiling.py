@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.operators.declared import collation_of
-from evenflow.rules.expressions.arithmetic import family
 from evenflow.rules.expressions.as_spark import check_column, check_literal, check_span
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.calls import compile_call
-from evenflow.rules.expressions.casting import compile_cast
 from evenflow.rules.expressions.code import Compiled, Values, make, require_bytewise, scalar
-from evenflow.rules.expressions.constants import constant
 from evenflow.rules.expressions.gathered import Gathered
 from evenflow.rules.expressions.operations import binary, case, like, member, negated, unary
-from evenflow.rules.expressions.times import shifted
+from evenflow.rules.expressions.values.arithmetic import family
+from evenflow.rules.expressions.values.casting import compile_cast
+from evenflow.rules.expressions.values.constants import constant
+from evenflow.rules.expressions.values.times import shifted
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import TOO_DEEP
 from evenflow.rules.language.printing import show

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from evenflow.errors import FunctionError, InvalidArgument, first_line
 from evenflow.rules.expressions.gathered import Gathered
-from evenflow.rules.expressions.time_parts import PARTS
+from evenflow.rules.expressions.values.time_parts import PARTS
 from evenflow.rules.language.syntax import AGGREGATES
 
 CHUNK = 65_536

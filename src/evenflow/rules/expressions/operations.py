@@ -9,8 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operators.measures import MOST_DIGITS
-from evenflow.rules.expressions.arithmetic import (
+from evenflow.operators.aggregates.measures import MOST_DIGITS
+from evenflow.rules.expressions.as_spark import check_division, check_literal, comparison
+from evenflow.rules.expressions.binding import Scope
+from evenflow.rules.expressions.code import Compiled, cast, make, require, require_bytewise
+from evenflow.rules.expressions.values.arithmetic import (
     ARITHMETIC,
     CHECKED,
     COMPARISONS,
@@ -19,12 +22,9 @@ from evenflow.rules.expressions.arithmetic import (
     family,
     seconds_between,
 )
-from evenflow.rules.expressions.as_spark import check_division, check_literal, comparison
-from evenflow.rules.expressions.binding import Scope
-from evenflow.rules.expressions.code import Compiled, cast, make, require, require_bytewise
-from evenflow.rules.expressions.constants import both_ways, comparable, digits_of, range_of
-from evenflow.rules.expressions.decimals import arithmetic, as_decimal
-from evenflow.rules.expressions.times import in_one_zone
+from evenflow.rules.expressions.values.constants import both_ways, comparable, digits_of, range_of
+from evenflow.rules.expressions.values.decimals import arithmetic, as_decimal
+from evenflow.rules.expressions.values.times import in_one_zone
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.operators.aggregates.measures import Measure, measure
 from evenflow.operators.columns import NO_TIMES, locked, validity
-from evenflow.operators.combining import COUNT, MAX, MEAN, MIN, STD, SUM
 from evenflow.operators.compiled import readable
-from evenflow.operators.measures import Measure, measure
-from evenflow.operators.rings import Rings
-from evenflow.operators.totals import Totals
+from evenflow.operators.windows.combining import COUNT, MAX, MEAN, MIN, STD, SUM
+from evenflow.operators.windows.rings import Rings
+from evenflow.operators.windows.totals import Totals
 from evenflow.rules.expressions.code import Compiled
 from evenflow.rules.expressions.frame import FramePart, Intake
 from evenflow.rules.windows.clock import Counter, KeyNumbers

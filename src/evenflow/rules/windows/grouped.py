@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.operators.arena import LATEST
 from evenflow.operators.columns import EVER
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.rings import Rings
 from evenflow.operators.slots import Longs, fitted
-from evenflow.operators.totals import Numbers
+from evenflow.operators.windows.arena import LATEST
+from evenflow.operators.windows.rings import Rings
+from evenflow.operators.windows.totals import Numbers
 from evenflow.rules.windows.clock import KeyNumbers
 
 FEW = 1024

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from evenflow.operators.arena import LATEST
 from evenflow.operators.columns import EVER
 from evenflow.operators.compiled import grown
 from evenflow.operators.keyed import Units
-from evenflow.operators.rings import Rings
+from evenflow.operators.windows.arena import LATEST
+from evenflow.operators.windows.rings import Rings
 from evenflow.rules.windows.clock import Counter, KeyClocks
 from evenflow.rules.windows.grouped import Grouped
 from evenflow.rules.windows.memory import Memory

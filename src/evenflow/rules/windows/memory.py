@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from evenflow.operators.columns import EVER, locked
 from evenflow.operators.compiled import compiled, readable
+from evenflow.operators.joins.linked_rows import LinkedRows
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.linked_rows import LinkedRows
 from evenflow.operators.slots import Longs
 
 BLOCK = 1 << 18

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operators.combining import add_groups, tell_all, width
 from evenflow.operators.compiled import readable
+from evenflow.operators.windows.combining import add_groups, tell_all, width
 from evenflow.rules.windows.cells import Reduced
 
 Groups = npt.NDArray[np.int64]

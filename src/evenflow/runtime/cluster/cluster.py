@@ -16,12 +16,12 @@ from pyspark.sql.types import StructType
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import Transfer
-from evenflow.control.graph_region import GraphRegion
-from evenflow.control.ordered_region import OrderedRegion
+from evenflow.control.graphs.region import GraphRegion
+from evenflow.control.regions.ordered import OrderedRegion
 from evenflow.errors import InvalidArgument
 from evenflow.eventlog.rotation import TOTAL
-from evenflow.graph.builder import Graph
-from evenflow.graph.verbs import Pair
+from evenflow.graph.build.builder import Graph
+from evenflow.graph.build.verbs import Pair
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
 from evenflow.model.given import check_flag, with_known_keywords
@@ -29,22 +29,24 @@ from evenflow.model.qos import Qos, qos_of
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import BALANCES, KEYED_BALANCES, PLACEMENTS, Balance, KeyedBalance, Placement
-from evenflow.runtime.cluster import amounts, arguments, graph_arguments
-from evenflow.runtime.cluster.bounds import bounds_of
+from evenflow.runtime.cluster.arguments import amounts
+from evenflow.runtime.cluster.arguments import graph as graph_arguments
+from evenflow.runtime.cluster.arguments import verbs as arguments
+from evenflow.runtime.cluster.arguments.order import ordering_of, warning_of
+from evenflow.runtime.cluster.arguments.qos import Named, shed_place
 from evenflow.runtime.cluster.dashboard import LivePage, page_asked, shown_as_html
-from evenflow.runtime.cluster.detect import Order, Rules, plan_rules
-from evenflow.runtime.cluster.graph_call import GraphCall
-from evenflow.runtime.cluster.graph_output import GraphOutput
-from evenflow.runtime.cluster.join import plan_join
-from evenflow.runtime.cluster.keyed_plan import plan_keyed, prepared, stored_as
-from evenflow.runtime.cluster.keys import value_places
 from evenflow.runtime.cluster.lifecycle import Lifecycle
-from evenflow.runtime.cluster.order import ordering_of, warning_of
-from evenflow.runtime.cluster.qos import Named, shed_place
+from evenflow.runtime.cluster.plans.bounds import bounds_of
+from evenflow.runtime.cluster.plans.detect import Order, Rules, plan_rules
+from evenflow.runtime.cluster.plans.graph_call import GraphCall
+from evenflow.runtime.cluster.plans.graph_output import GraphOutput
+from evenflow.runtime.cluster.plans.join import plan_join
+from evenflow.runtime.cluster.plans.keyed import plan_keyed, prepared, stored_as
+from evenflow.runtime.cluster.plans.keys import value_places
 from evenflow.runtime.cluster.regions import Regions
-from evenflow.runtime.cluster.session import driver_host, executor_of
-from evenflow.runtime.cluster.slots import slot_count
-from evenflow.runtime.feeder.ordered import OrderedTask
+from evenflow.runtime.cluster.spark.session import driver_host, executor_of
+from evenflow.runtime.cluster.spark.slots import slot_count
+from evenflow.runtime.feeder.ordered.feeder import OrderedTask
 from evenflow.runtime.wire.settings import Settings
 from evenflow.state.store.sealed import Place
 

@@ -32,7 +32,7 @@ PACKAGES = (
     "evenflow.runtime.worker",
 )
 """All modules of them are imported, but those LEFT_OUT."""
-LEFT_OUT = ("evenflow.graph.drawing",)
+LEFT_OUT = ("evenflow.graph.draw.drawing",)
 """It draws plots, on drivers only, and brings matplotlib."""
 
 

@@ -16,9 +16,9 @@ from evenflow.control.events import TaskEnded
 from evenflow.errors import ClusterStartError, ClusterStopped, StoreInUse
 from evenflow.model.entries import ClusterStartedEntry, ExecutorsEntry, TaskEndedEntry
 from evenflow.runtime.cluster.dashboard import LivePage
-from evenflow.runtime.cluster.executors import Executors
-from evenflow.runtime.cluster.interrupts import Interrupts
-from evenflow.runtime.cluster.session import (
+from evenflow.runtime.cluster.spark.executors import Executors
+from evenflow.runtime.cluster.spark.interrupts import Interrupts
+from evenflow.runtime.cluster.spark.session import (
     cancel_stage,
     driver_host,
     executor_of,
@@ -26,7 +26,7 @@ from evenflow.runtime.cluster.session import (
     stop_progress_bar,
     use_this_python,
 )
-from evenflow.runtime.cluster.slots import (
+from evenflow.runtime.cluster.spark.slots import (
     check_slots,
     give_back,
     hold_slots,
@@ -34,7 +34,7 @@ from evenflow.runtime.cluster.slots import (
     slot_use,
     slots_needed,
 )
-from evenflow.runtime.cluster.worker_jobs import WorkerJobs
+from evenflow.runtime.cluster.spark.worker_jobs import WorkerJobs
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.driver.eventlog import EventLog

@@ -8,15 +8,15 @@ import time
 from collections.abc import Container
 
 from evenflow.control.events import GraphPlacing, RegionOpened, Transfer
-from evenflow.control.keyed_region import KeyedRegion
-from evenflow.control.ordered_region import OrderedRegion
+from evenflow.control.regions.keyed import KeyedRegion
+from evenflow.control.regions.ordered import OrderedRegion
 from evenflow.errors import ClusterStopped, EvenflowError, InvalidArgument, StoreError, nearest
+from evenflow.graph.build.plan import GraphPlan
 from evenflow.graph.hosted import HostedGraph
-from evenflow.graph.plan import GraphPlan
 from evenflow.policy import Balance, KeyedBalance, Placement, keyed_balance_named
-from evenflow.runtime.cluster.arguments import pickled
-from evenflow.runtime.cluster.graph_arguments import KnownOfWorkers
-from evenflow.runtime.cluster.graph_plan import described_graph, shape_of
+from evenflow.runtime.cluster.arguments.graph import KnownOfWorkers
+from evenflow.runtime.cluster.arguments.verbs import pickled
+from evenflow.runtime.cluster.plans.graph_plan import described_graph, shape_of
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.driver.operator_names import Kept

@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from evenflow.control.epochs import LATE
+from evenflow.control.batches.epochs import LATE
 from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse, described
 from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Saved, SavedUnits, Voided, WholeAttempt
@@ -35,8 +35,8 @@ from evenflow.state.checkpoint.progress import progress
 from evenflow.state.checkpoint.unit_snapshots import read_index
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of, whole_name
-from evenflow.state.store.claim import BEATS, claim
-from evenflow.state.store.fence import Fence
+from evenflow.state.store.claims.claim import BEATS, claim
+from evenflow.state.store.claims.fence import Fence
 from evenflow.state.store.opening import DATABASES, open_store
 from evenflow.state.store.retry import RetryingStore, all_but, retry
 from evenflow.state.store.sealed import Place

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.model.xxhash import P1, P2, P3, P4, P5, SEED
-from evenflow.runtime.feeder.ranges import Ranges
+from evenflow.runtime.feeder.keyed.ranges import Ranges
 
 KEY = "__evenflow_key"
 """The column that holds the hash of the key."""

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from evenflow.errors import EvenflowError, FunctionError, StateLost, StoreError
 from evenflow.model import messages
-from evenflow.runtime.feeder import keyed_errors
 from evenflow.runtime.feeder.connections import Connections, FeederFigures
 from evenflow.runtime.feeder.hashing import partition_of
-from evenflow.runtime.feeder.keyed_end import KeyedEnd
+from evenflow.runtime.feeder.keyed import errors as keyed_errors
+from evenflow.runtime.feeder.keyed.end import KeyedEnd
 from evenflow.runtime.feeder.link import Link
 from evenflow.runtime.feeder.task import Environment, Exchange
 from evenflow.runtime.wire.channel import DEEP_BUFFER

@@ -27,15 +27,15 @@ from evenflow.errors import ProtocolError
 from evenflow.model.messages import FeederReport
 from evenflow.model.routing import FIRST_SHARE
 from evenflow.operators.columns import microseconds
-from evenflow.operators.inputs import Inputs
-from evenflow.operators.timed import END, FLUSH, NEVER, NOW, tick_fields
+from evenflow.operators.time.inputs import Inputs
+from evenflow.operators.time.timed import END, FLUSH, NEVER, NOW, tick_fields
 from evenflow.runtime.feeder.connections import EvaluationIdentity, Identity
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.hashing import KEY
-from evenflow.runtime.feeder.keyed import KeyedFeeder
-from evenflow.runtime.feeder.keyed_feed import KeyedFeed
+from evenflow.runtime.feeder.keyed.feed import KeyedFeed
+from evenflow.runtime.feeder.keyed.feeder import KeyedFeeder
+from evenflow.runtime.feeder.keyed.skew import Arrivals
 from evenflow.runtime.feeder.latency_counter import LatencyCounter
-from evenflow.runtime.feeder.skew import Arrivals
 from evenflow.runtime.feeder.task import REAL, Environment
 
 KINDS = 2

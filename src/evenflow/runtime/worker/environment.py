@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evenflow.runtime.wire.poller import Poller
-from evenflow.runtime.worker.direct_transfer import TRANSFER_BUFFER, DirectTransfer
 from evenflow.runtime.worker.limits import LIMITS, WorkerLimits
+from evenflow.runtime.worker.moves.direct_transfer import TRANSFER_BUFFER, DirectTransfer
 
 if TYPE_CHECKING:
-    from evenflow.runtime.worker.blob_writer import BlobWriter
-    from evenflow.runtime.worker.instances import Instances
-    from evenflow.runtime.worker.loader import Loader
-    from evenflow.runtime.worker.store_transfer import StoreTransfer
+    from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
+    from evenflow.runtime.worker.rows.instances import Instances
+    from evenflow.runtime.worker.saving.blob_writer import BlobWriter
+    from evenflow.runtime.worker.saving.loader import Loader
     from evenflow.state.store.sealed import Place
 
 Clock = Callable[[], float]
@@ -33,7 +33,7 @@ def _direct_transfer(secret: bytes, clock: Clock, wake: Wake, key: str, limits: 
 
 
 def _blob_writer(where: str | Place, wake: Wake) -> BlobWriter:
-    from evenflow.runtime.worker.blob_writer import BlobWriter
+    from evenflow.runtime.worker.saving.blob_writer import BlobWriter
 
     made = BlobWriter(where, wake)
     made.begin()  # a thread that cannot start must not look like a failure of the rows that are logged first
@@ -41,13 +41,13 @@ def _blob_writer(where: str | Place, wake: Wake) -> BlobWriter:
 
 
 def _loader(where: str | Place, wake: Wake, instances: Instances) -> Loader:
-    from evenflow.runtime.worker.loader import Loader
+    from evenflow.runtime.worker.saving.loader import Loader
 
     return Loader(where, wake, instances)
 
 
 def _store_transfer(where: str | Place, cluster: str, wake: Wake) -> StoreTransfer:
-    from evenflow.runtime.worker.store_transfer import StoreTransfer
+    from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
 
     return StoreTransfer(where, cluster, wake)
 

@@ -38,13 +38,13 @@ from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import TO_WORKER, control
 from evenflow.runtime.wire.poller import Lost, Opened, Received
 from evenflow.runtime.wire.settings import Settings
-from evenflow.runtime.worker.emulation import EmulatedSpeed
 from evenflow.runtime.worker.environment import REAL, WorkerEnvironment
-from evenflow.runtime.worker.hosting import Hosting
-from evenflow.runtime.worker.operator_cache import SPARE
-from evenflow.runtime.worker.peers import Peers
-from evenflow.runtime.worker.session import Session
-from evenflow.runtime.worker.sessions import Sessions
+from evenflow.runtime.worker.graphs.peers import Peers
+from evenflow.runtime.worker.rows.emulation import EmulatedSpeed
+from evenflow.runtime.worker.rows.hosting import Hosting
+from evenflow.runtime.worker.rows.operator_cache import SPARE
+from evenflow.runtime.worker.rows.session import Session
+from evenflow.runtime.worker.rows.sessions import Sessions
 
 REASON = 2000
 """Characters of a reason, at most."""

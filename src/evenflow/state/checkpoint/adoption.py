@@ -16,7 +16,7 @@ from evenflow.state.checkpoint.segments import renamed_segment
 from evenflow.state.checkpoint.unit_snapshots import renamed_units
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import BlobName, parse, prefix_of
-from evenflow.state.store.generations import split
+from evenflow.state.store.claims.generations import split
 
 MANIFESTS = ("begun", "whole", "epoch")
 

@@ -2,7 +2,7 @@
 
 There are three kinds (`state.store.blob_names`), and each names what it follows: `begun` and `whole` the state that
 their attempt started from, `epoch` the manifest put before it. `chain` follows these, so that it notices what is
-missing. Drivers put all three, under their claim (`state.store.fence`).
+missing. Drivers put all three, under their claim (`state.store.claims.fence`).
 """
 
 from __future__ import annotations

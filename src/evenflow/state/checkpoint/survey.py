@@ -15,7 +15,7 @@ from evenflow.state.checkpoint.segments import AppliedRows, read_segment
 from evenflow.state.checkpoint.unit_snapshots import check_units, read_index
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import MOVES, BlobName, parse, segment_names
-from evenflow.state.store.generations import CLAIMS, Holding, marks, settled
+from evenflow.state.store.claims.generations import CLAIMS, Holding, marks, settled
 
 
 @dataclass(slots=True)

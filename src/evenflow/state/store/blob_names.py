@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from evenflow.model.checkpoint import BatchLog
 from evenflow.state.store.base import OWN, part, unpart
-from evenflow.state.store.generations import split
+from evenflow.state.store.claims.generations import split
 
 MOVES = f"{OWN}moves/"
 """Prefix of the names of movements; no region has this name."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.state.store.base import Part, Store, part, unpart
-from evenflow.state.store.fence import Fence, FencedView
+from evenflow.state.store.claims.fence import Fence, FencedView
 
 ODD = [
     "",

@@ -21,7 +21,7 @@ import numpy as np
 
 from evenflow.errors import BlobMissing, StoreError
 from evenflow.state.store.base import FORMAT_FILE, Lock, Part, Store, check_range, checked, is_name
-from evenflow.state.store.in_use import said_by, taken
+from evenflow.state.store.claims.in_use import said_by, taken
 from evenflow.state.store.layout import TEMPORARY, check_format, explained, format_bytes, needs_format
 
 TRIES = 20

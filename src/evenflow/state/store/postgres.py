@@ -33,8 +33,8 @@ from psycopg.sql import SQL, Composable, Composed, Identifier
 from evenflow.errors import BlobMissing, StoreError, StoreMissing
 from evenflow.state.store.base import Part, Store, check_range, checked
 from evenflow.state.store.blob_names import parse
+from evenflow.state.store.claims.postgres import SessionLock
 from evenflow.state.store.layout import check_format, format_bytes
-from evenflow.state.store.postgres_claim import SessionLock
 from evenflow.state.store.postgres_link import OPEN_TRIES, Address, PostgresConnection, PostgresLink
 
 PART_BYTES = 4 * 1024 * 1024

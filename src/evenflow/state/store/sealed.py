@@ -20,7 +20,7 @@ from pathlib import Path
 
 from evenflow.errors import BlobMissing, InvalidArgument, StoreError
 from evenflow.state.store.base import OWN, Part, Store, WrappedStore, check_range, checked, corrupt, shown
-from evenflow.state.store.generations import split
+from evenflow.state.store.claims.generations import split
 
 CHUNK = 64 * 1024
 TAG = 16

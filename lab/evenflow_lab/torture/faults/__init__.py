@@ -1,0 +1,1 @@
+"""The faults of torture runs, and the points at which they strike."""

@@ -1,0 +1,1 @@
+"""The jobs of torture runs: their queries, rows, and the comparison of their output."""

@@ -1,0 +1,1 @@
+"""Servers of stores: an S3 bucket, a PostgreSQL database."""

@@ -1,0 +1,1 @@
+"""Batches of a query: attempts, evaluations, and what is stored of them."""

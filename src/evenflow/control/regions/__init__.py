@@ -1,0 +1,1 @@
+"""Ordered and keyed regions: their feeders, workers, statistics and balances."""

@@ -1,0 +1,435 @@
+"""A keyed operator: its feeders, its workers, and what happens to its state when one of them is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
+from typing import cast
+
+import numpy as np
+from msgspec import UNSET
+
+from evenflow.control.batches.evaluation import evaluation_of
+from evenflow.control.batches.evaluations import Evaluations
+from evenflow.control.batches.stored_queries import StoredQueries
+from evenflow.control.events import (
+    Cancel,
+    CheckpointTaken,
+    FeederJoined,
+    Instruction,
+    Peer,
+    PeerLeft,
+    RegionOpened,
+    SaveEnded,
+    Tell,
+    Unpersisted,
+    Warn,
+)
+from evenflow.control.moves.movement import Movements
+from evenflow.control.moves.owners import OwnersLog
+from evenflow.control.moves.waits import Waits
+from evenflow.control.regions.balancing import Balancing
+from evenflow.control.regions.costs import Costs
+from evenflow.control.regions.late_rows import LateRows
+from evenflow.control.regions.ordered import refused
+from evenflow.control.regions.performance import PerformanceLog
+from evenflow.control.regions.statistics import Statistics
+from evenflow.control.workers import Site, listed
+from evenflow.errors import SEVERAL_ACTIONS, ProtocolError
+from evenflow.model import KeyedSnapshot, MoveUnits, RoutingTable
+from evenflow.model.entries import (
+    AttemptPoisonedEntry,
+    AttemptStoppedEntry,
+    EvaluationDroppedEntry,
+    EvaluationEndedEntry,
+    EvaluationOverEntry,
+    EvaluationStoppedEntry,
+    FeederDrainingEntry,
+    FeederUnreadEntry,
+    RegionOpenedEntry,
+)
+from evenflow.model.messages import (
+    ConsumerReport,
+    DropState,
+    EvaluationLost,
+    FeederArrivals,
+    FeederBegan,
+    FeederDraining,
+    FeederEnded,
+    FeederFailed,
+    FeederMessage,
+    FeederReport,
+    FeederUnread,
+    ForgetEvaluation,
+    KeyedDirectory,
+    Loading,
+    MoveReport,
+    RowsDiffer,
+    StateLoaded,
+    UnitsSaved,
+    WorkerRegionMessage,
+    WorkerReport,
+)
+from evenflow.policy.keyed.balance import KeyedBalance
+from evenflow.policy.keyed.sharing import Sharing
+
+
+class KeyedRegion:
+    """One keyed region. Its routing table and its balance outlive the feeders, which last for one micro-batch."""
+
+    def __init__(
+        self, event: RegionOpened, sharing: Sharing, numbers: Iterator[int], stall_timeout: float = inf
+    ) -> None:
+        self.name, self.operator, self.units = event.region, event.operator, event.units
+        self.feeders: set[Peer] = set()
+        """The feeders whose rows go into state."""
+        self.draining: set[Peer] = set()
+        """Feeders that have taken in all their rows: now workers become idle one by one, which says nothing of load."""
+        self.costs, self.waits = Costs(), Waits()
+        self.statistics = Statistics(self.units)
+        self.evaluations = Evaluations(self.units if event.durable else 0)
+        table = RoutingTable(0, np.zeros(self.units, np.int32))
+        about = (self.name, table, lambda: self.evaluations.stateful, event.transfer, stall_timeout)
+        self.movements = Movements(*about, wait_s=self.waits.median_s, numbers=numbers)
+        self.stored = StoredQueries(self.name, self.operator, self.evaluations, self.movements)
+        self._sharing = sharing
+        self.performance = PerformanceLog(self.name)
+        self.shed = 0.0
+        """The share of rows that feeders drop."""
+        balance = cast(KeyedBalance, event.balance)
+        known = (self.statistics, self.movements, self.performance)
+        self.balancing = Balancing(balance, sharing, *known, opened=event.time)
+        self.begun: dict[Peer, FeederJoined] = {}
+        """Feeders that have had a row: those in `feeders`, those that wait, and those of attempts given up."""
+        self._owners = OwnersLog(event.region)
+        self._order_warning = event.order_warning
+        self._late = LateRows(event.region)
+        self._sources: tuple[tuple[str, int], int] | None = None
+        """The newest batch of an evaluation, and its first partition with rows."""
+
+    @property
+    def balance(self) -> KeyedBalance:
+        """The balance that decides which units move."""
+        return self.balancing.balance
+
+    @property
+    def senders(self) -> set[Peer]:
+        """Those that send rows to its units."""
+        return self.feeders
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it has feeders, or a query that may have feeders again."""
+        return self.evaluations.feeding
+
+    def opened(self, time: float) -> RegionOpenedEntry:
+        """The entry for the event log."""
+        weight = self._sharing.weight(self.name) if self._sharing.qos else UNSET
+        balance = self.balance.name
+        return RegionOpenedEntry(time=time, region=self.name, balance=balance, units=self.units, weight=weight)
+
+    def reopen(self, event: RegionOpened) -> Iterator[Instruction]:
+        """A query is restarted and finds its state by name; if the operator's code has changed, it is loaded again."""
+        self._late.start_again()
+        if event.operator != self.operator and not self.feeders:
+            for name, epochs in self.evaluations.stored.items():
+                epochs.drop()
+                for site in self.movements.sites.values():
+                    yield Tell(site.peer, DropState(self.name, name))
+        self.operator = self.stored.operator = event.operator
+        self.movements.transfer = event.transfer
+
+    def close(self, time: float) -> Iterator[Instruction]:
+        """Close a region that has had no feeders for long."""
+        yield from self.note_rest(time)
+        self._sharing.forget(self.name)
+        for evaluation in self.evaluations.ids:
+            yield from self._end(time, evaluation, f"region {self.name} is long out of use", EvaluationDroppedEntry)
+        yield from self.movements.abandon(time, "the region is closed")
+
+    # -- workers
+
+    def set_workers(
+        self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
+    ) -> Iterator[Instruction]:
+        """Set the live workers. If a worker with units is gone, their state is lost, and with it every evaluation.
+
+        `reasons` says why workers were lost, as far as that is known.
+        """
+        self.statistics.set_workers(sites)
+        for worker in [worker for worker, site in self.movements.sites.items() if sites.get(worker) != site]:
+            self.costs.forget(worker)
+            self.waits.worker_left(worker)
+            self.performance.forget(worker)
+            owned = len(self.movements.table.units_of(worker))
+            if owned or any(movement.source == worker for movement in self.movements.under_way.values()):
+                why = (reasons or {}).get(worker)
+                gone = f"worker {worker} was lost{f' ({why})' if why else ''}, and with it {self._on(worker)}"
+                yield from self._give_up(time, gone)
+            yield from self.movements.worker_lost(time, worker)
+        self.movements.sites = dict(sites)
+        for epochs in self.evaluations.stored.values():
+            epochs.loading.clear()  # units may have other owners now: load again
+        self.movements.deal(self.evaluations.stateless)
+        yield from self.stored.load(time)
+        for peer in self.feeders if sites else ():
+            yield self._directory(peer)
+        yield from self._admit()
+
+    def check(self, message: WorkerRegionMessage | FeederMessage) -> None:
+        """Refuse a message about units that the operator does not have, before any part of it is applied."""
+        for name in ("units", "sized", "on_disk"):
+            units = getattr(message, name, None)
+            if units is not None and len(units) and not 0 <= units.min() <= units.max() < self.units:
+                raise ProtocolError(f"{type(message).__name__} of region {self.name} names units it does not have")
+
+    def hear_worker(self, time: float, worker: int, message: WorkerRegionMessage) -> Iterator[Instruction]:
+        """Handle a message of a live worker."""
+        match message:
+            case ConsumerReport():
+                self.statistics.report(worker, message)
+                if self.statistics.due:
+                    yield from self.rebalance(time)
+            case MoveReport():
+                movement = self.movements.under_way.get(message.move)
+                if message.outcome != "lost":
+                    yield from self.movements.hear(time, worker, message, self.senders)
+                elif movement is not None and worker == movement.source:  # it could not put back what it had taken out
+                    yield from self._give_up(time, f"units {list(movement.units)[:5]} are lost: {message.reason}")
+                yield from self.stored.load(time)
+            case RowsDiffer():
+                yield from self.stored.differs(time, message)
+            case UnitsSaved():
+                yield from self.stored.saved(time, worker, message)
+            case StateLoaded():
+                yield from self.stored.loaded(time, worker, message)
+                yield from self._free(time)
+                yield from self._admit()
+
+    def _on(self, worker: int) -> str:
+        """What a worker has of this region."""
+        owned = len(self.movements.table.units_of(worker))
+        return f"the state of {owned} of {self.units} units of {self.name}"
+
+    def _give_up(self, time: float, why: str) -> Iterator[Instruction]:
+        """Some state is lost: end every evaluation that has state, and all movements.
+
+        Queries with a store lose only the attempt at their present batch; the next attempt begins by loading state.
+        """
+        why = why.rstrip(". ")
+        for name in self.evaluations.stored:
+            yield from self.stored.poison(time, name, f"{why}; the batch is to be run again")
+        for name in self.evaluations.stateful:
+            remedy = "Without a checkpoint it cannot be brought back: start the query again from the beginning"
+            yield from self._end(time, name, f"{why}. {remedy}")
+        yield from self.movements.abandon(time, why)
+
+    # -- feeders
+
+    def register(self, feeder: FeederJoined) -> str:
+        """Register a task that has started; returns why it is refused, or an empty text."""
+        return self.evaluations.register(feeder)
+
+    def join(self, feeder: FeederJoined) -> Iterator[Instruction]:
+        """A task has joined that was not refused."""
+        return self.stored.join(feeder)
+
+    def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterator[Instruction]:
+        """Handle a message of one of its feeders."""
+        match message:
+            case FeederBegan():
+                self.movements.deal(self.evaluations.stateless)
+                why = self.evaluations.begin(feeder)
+                if why:
+                    yield from refused(feeder, why)
+                    if SEVERAL_ACTIONS in why:  # a retry would fail as well, and hide the reason
+                        yield Cancel(feeder.own_stage, f"region {self.name}: {why}")
+                    hopeless = self.evaluations.hopeless(feeder)
+                    if hopeless:
+                        yield from self._fail(time, feeder, f"{hopeless}: the batch is to be run again")
+                else:
+                    self.begun[feeder.peer] = feeder
+                    yield from self._warn_of_order(feeder, message.partition)
+                yield from self._admit()
+            case FeederArrivals():
+                self.statistics.arrived(message)
+                self.stored.arrived(feeder, message)
+            case FeederDraining():
+                self.draining.add(feeder.peer)
+                yield FeederDrainingEntry(time=time, region=self.name, partition=feeder.partition)
+            case FeederEnded():
+                yield from self.stored.ended(time, feeder, message, feeder.peer in self.begun)
+            case FeederUnread():
+                self.evaluations.unread(feeder, time, feeder.peer in self.begun)
+                yield FeederUnreadEntry(time=time, region=self.name, partition=feeder.partition)
+            case FeederFailed():
+                yield from self._fail(time, feeder, message.reason)
+            case FeederReport():
+                for worker, counts in message.connections.items():
+                    if worker in self.movements.sites:
+                        self.costs.add(worker, counts)
+                        self.waits.add(feeder.peer, worker, counts.latencies)
+                self.costs.learn(message.overhead)
+                self.performance.add(feeder.partition, message, self.movements.sites)
+
+    def _warn_of_order(self, feeder: FeederJoined, partition: int) -> Iterator[Instruction]:
+        """Warn once if a second partition of a batch has rows: their order against the first's is that of arrival."""
+        batch = (evaluation_of(feeder), feeder.epoch)
+        if self._order_warning and self._sources is not None and self._sources[0] == batch:
+            if self._sources[1] != partition:
+                yield Warn(self._order_warning)
+                self._order_warning = ""
+        else:
+            self._sources = batch, partition
+
+    @property
+    def waiting(self) -> list[Peer]:
+        """Feeders with rows that wait for workers, or for state to be loaded."""
+        begun = self.begun.items()
+        return [peer for peer, feeder in begun if peer not in self.feeders and self.evaluations.may_apply(feeder)]
+
+    def _admit(self) -> Iterator[Instruction]:
+        """Tell waiting feeders where to send their rows, if the state of their evaluation is there."""
+        for peer in self.waiting if self.movements.sites else ():
+            epochs = self.evaluations.stored.get(evaluation_of(self.begun[peer]))
+            if epochs is not None:
+                if not epochs.current:
+                    continue
+                epochs.admit()
+            self.feeders.add(peer)
+            yield self._directory(peer)
+
+    def _directory(self, peer: Peer) -> Tell:
+        name = evaluation_of(self.begun[peer])
+        table, epochs = self.movements.table, self.evaluations.stored.get(name)
+        directory = KeyedDirectory(
+            evaluation=name,
+            workers=listed(self.movements.sites, deep=True),
+            you=peer,
+            owners=table.owners,
+            version=table.version,
+            paused=self.movements.paused(),
+            attempt=epochs.attempt.number if epochs is not None and epochs.attempt is not None else 0,
+            costs=dict(self.costs.rows),
+            overhead=self.costs.overhead,
+            shed=self.shed,
+        )
+        return Tell(peer, directory)
+
+    def give_up_stored(self, event: CheckpointTaken) -> Iterator[Instruction]:
+        """End all queries whose state is stored: another cluster has taken the checkpoint."""
+        for name in list(self.evaluations.stored):
+            yield from self.stored.poison(event.time, name, event.why)
+            yield from self._end(event.time, name, event.why)
+
+    def note_waits(self, waited_for: dict[int, float]) -> Iterable[Instruction]:
+        """Note since when tasks have waited for workers that load state, if that is longer than noted already."""
+        for worker, since in self.stored.awaited():
+            waited_for[worker] = min(since, waited_for.get(worker, since))
+        return ()
+
+    def worker_busy(self, time: float, worker: int, told: WorkerReport) -> Iterable[Instruction]:
+        """A worker tells for how long it was busy; only graphs make use of it."""
+        return ()
+
+    def save_ended(self, event: SaveEnded) -> Iterator[Instruction]:
+        """A note or a manifest is in the store, or cannot be: if it never can, the query's tasks are told why."""
+        name = f"query {event.save.query}"
+        if event.save.kind in ("begun", "whole"):
+            yield from self.stored.noted(event)
+        elif event.final and name in self.evaluations.stored:
+            yield from self.stored.poison(event.time, name, f"the checkpoint cannot be written: {event.error}")
+
+    def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
+        """A task is over; it may have broken off, or its query was stopped."""
+        self.feeders.discard(feeder.peer)
+        self.draining.discard(feeder.peer)
+        self.waits.feeder_left(feeder.peer)
+        begun = self.begun.pop(feeder.peer, None) is not None
+        why = self.evaluations.leave(feeder, event.time, begun, ended)
+        if event.stopped and begun and not ended:
+            why = why or self.evaluations.interrupted(feeder)
+        yield from self.movements.feeder_left(feeder.peer)
+        if why:
+            stored = evaluation_of(feeder) in self.evaluations.stored
+            rest = ": the batch is to be run again" if stored else ", which cannot be taken back: start again"
+            if event.stopped:
+                why = f"the query was stopped in the middle of batch {feeder.epoch}"
+                rest = ", which is run again when it is started again" if stored else ": its state goes with it"
+            yield from self._fail(event.time, feeder, why + rest, event.stopped, silent=True)
+
+    def _fail(
+        self, time: float, feeder: FeederJoined, why: str, stopped: bool = False, silent: bool = False
+    ) -> Iterator[Instruction]:
+        """A task cannot go on, and cannot be repeated alone: its attempt, or its evaluation, fails."""
+        name = evaluation_of(feeder)
+        if name in self.evaluations.stored:
+            return self.stored.poison(time, name, why, AttemptStoppedEntry if stopped else AttemptPoisonedEntry, silent)
+        return self._end(time, name, why, EvaluationStoppedEntry if stopped else EvaluationEndedEntry)
+
+    def _end(
+        self,
+        time: float,
+        name: str,
+        why: str,
+        kind: type[EvaluationOverEntry] = EvaluationEndedEntry,
+    ) -> Iterator[Instruction]:
+        """Close an evaluation: its feeders are told, its state is dropped everywhere."""
+        yield kind(time=time, region=self.name, evaluation=name, why=why)
+        feeders = self.evaluations.end(name, why)
+        if not self.evaluations.stateful:
+            self.statistics.unit_bytes[:] = 0
+        for peer in sorted(feeders):
+            yield Tell(peer, EvaluationLost(why))
+        for site in self.movements.sites.values():
+            yield Tell(site.peer, ForgetEvaluation(self.name, name))
+
+    # -- time and decisions
+
+    def tick(self, time: float) -> Iterator[Instruction]:
+        """Do what is due at this time."""
+        yield from self.performance.note(time)
+        yield from self._late.note(time, self.statistics.counts)
+        yield from self._owners.note(time, self.movements.table, self.movements.sites) if self.feeders else ()
+        yield from self.movements.tick(time)
+        yield from self.stored.load(time)
+        yield from self._free(time)
+        for peer in self.waiting if self.movements.sites else ():
+            yield Tell(peer, Loading())  # so that they do not give up
+        late = self.movements.overdue(time)
+        if late is not None:
+            why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"
+            silent = f"worker {late.awaited} has not answered for {time - late.heard:.0f} s"
+            remedy = "If a function may take this long, give Cluster a longer stall_timeout"
+            yield from self._give_up(time, f"{why}: {silent}. {remedy}")
+        for name, over in list(self.evaluations.idle(time)):
+            yield from self._end(time, name, over, EvaluationDroppedEntry)
+
+    def note_rest(self, time: float) -> Iterator[Instruction]:
+        """The entries of what came and left since the last ones, and of late rows: it is the last moment."""
+        yield from self.performance.note(time, final=True)
+        yield from self._late.note(time, self.statistics.counts, final=True)
+
+    def unpersisted(self, event: Unpersisted) -> Iterator[Instruction]:
+        """Drop the state of evaluations whose RDDs are no longer persisted."""
+        for name in self.evaluations.unpersisted(event.rdds):
+            why = f"{name} was unpersisted, and its state dropped"
+            yield from self._end(event.time, name, why, EvaluationDroppedEntry)
+
+    def _free(self, time: float) -> Iterator[Instruction]:
+        """Let movements begin again if no state is being loaded or is to be loaded."""
+        yield from self.stored.give_way(time)
+        if self.movements.held and not self.stored.busy:
+            yield from self.movements.resume(time, self.senders)
+
+    def rebalance(self, time: float) -> Iterator[Instruction]:
+        """All workers have reported: ask the balance."""
+        return self.balancing.rebalance(time, self.feeders, self.draining)
+
+    def snapshot(self, time: float) -> KeyedSnapshot:
+        """The operator now."""
+        return self.balancing.snapshot(time, self.feeders)
+
+    def carry_out(self, time: float, moves: Iterable[MoveUnits]) -> Iterator[Instruction]:
+        """Begin the moves, or record why not."""
+        return self.balancing.carry_out(time, moves, self.senders)

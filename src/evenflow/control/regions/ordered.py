@@ -1,0 +1,230 @@
+"""An ordered region: its balance, its weights, and counters pooled over its feeders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from msgspec import UNSET
+
+from evenflow.control.events import FeederJoined, Instruction, Peer, PeerLeft, Tell
+from evenflow.control.regions.costs import Costs
+from evenflow.control.regions.performance import PerformanceLog
+from evenflow.control.workers import Site, listed
+from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
+from evenflow.model.entries import (
+    BalanceFailedEntry,
+    ConnectionPart,
+    FeederRefusedEntry,
+    PerformanceEntry,
+    RegionOpenedEntry,
+    SampleEntry,
+    WeightsEntry,
+    WeightsRefusedEntry,
+)
+from evenflow.model.messages import Directory, EvaluationLost, FeederMessage, FeederRefused, FeederReport, Weights
+from evenflow.policy.ordered.balance import Balance, even_weights
+
+COUNTERS = ("blocked_s", "rows_sent", "frames_sent", "rows_done", "frames_done", "busy_s", "under_way_s")
+
+
+@dataclass
+class OrderedRegion:
+    """One ordered region. Its balance outlives the feeders, which last for one micro-batch."""
+
+    name: str
+    operator: str
+    balance: Balance
+    feeders: set[Peer] = field(default_factory=set)
+    weights: dict[int, int] = field(default_factory=dict)
+    sites: dict[int, Site] = field(default_factory=dict)
+    totals: dict[int, Connection] = field(default_factory=dict)
+    """By worker, the counters of its present incarnation; weights are only in `weights`."""
+    costs: Costs = field(default_factory=Costs)
+    feeding_s: float = 0.0
+    rows_out: int = 0
+    resent: int = 0
+    rerouted: int = 0
+    weight: float | None = None
+    """In the cluster's `qos`; None if it has none."""
+    shed: float = 0.0
+    """The share of rows that feeders drop."""
+    _decided_at: float = 0.0
+    performance: PerformanceLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.performance = PerformanceLog(self.name)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it has feeders."""
+        return bool(self.feeders)
+
+    def opened(self, time: float) -> RegionOpenedEntry:
+        """The entry for the event log."""
+        return RegionOpenedEntry(
+            time=time,
+            region=self.name,
+            balance=self.balance.name,
+            splitting=self.balance.splitting,
+            weight=UNSET if self.weight is None else self.weight,
+        )
+
+    def close(self, time: float) -> Iterable[Instruction]:
+        """Close a region that has had no feeders for long."""
+        return self.note_rest(time)
+
+    def note_rest(self, time: float) -> Iterator[PerformanceEntry]:
+        """The entry of what came and left since the last one: it is the last moment."""
+        return self.performance.note(time, final=True)
+
+    def set_workers(
+        self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
+    ) -> Iterator[Instruction]:
+        """Set the live workers: counters of new and restarted workers start at 0, those of lost ones are dropped."""
+        for worker, site in self.sites.items():
+            if sites.get(worker) != site:
+                del self.totals[worker]
+                self.costs.forget(worker)
+                self.performance.forget(worker)
+        self.sites = dict(sites)
+        self.totals = {w: self.totals.get(w) or Connection(w, site.incarnation, 0) for w, site in sites.items()}
+        known = {worker: weight for worker, weight in self.weights.items() if worker in self.sites}
+        if set(known) != set(self.sites) or not any(known.values()):
+            known = even_weights(list(self.sites)) if self.sites else {}
+        self.weights = known
+        yield from self._rebalance(time, tell=False)
+        for peer in self.feeders:
+            yield self._directory(peer)
+
+    # -- feeders
+
+    def register(self, feeder: FeederJoined) -> str:
+        """Why a feeder may not join; always empty."""
+        return ""
+
+    def join(self, feeder: FeederJoined) -> Iterator[Instruction]:
+        """A feeder has joined: tell it the workers and their weights."""
+        self.feeders.add(feeder.peer)
+        yield self._directory(feeder.peer)
+
+    def _directory(self, peer: Peer) -> Tell:
+        known = listed(self.sites), dict(self.weights), dict(self.costs.rows), self.costs.overhead, self.shed
+        return Tell(peer, Directory(*known))
+
+    def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterable[Instruction]:
+        """Add a feeder's report to the counters; what it says of lost workers is ignored."""
+        if isinstance(message, FeederReport):
+            self.feeding_s += message.feeding_s
+            self.rows_out += message.rows_out
+            self.resent += message.resent
+            self.rerouted += message.rerouted
+            for worker, counts in message.connections.items():
+                site = self.sites.get(worker)
+                if site is not None and counts.incarnation in (None, site.incarnation):
+                    total = self.totals[worker]
+                    sums = {name: getattr(total, name) + getattr(counts, name) for name in COUNTERS}
+                    self.totals[worker] = replace(total, **sums)
+                    self.costs.add(worker, counts)
+            self.costs.learn(message.overhead)
+            self.performance.add(feeder.partition, message, self.sites)
+        return ()
+
+    def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterable[Instruction]:
+        """A feeder is gone."""
+        self.feeders.discard(feeder.peer)
+        return ()
+
+    # -- statistics and decisions
+
+    def tick(self, time: float) -> Iterator[Instruction]:
+        """Ask the balance, if rows were fed since it was last asked."""
+        yield from self.performance.note(time)
+        if self.feeding_s != self._decided_at:
+            yield self._sample(time)
+            yield from self._rebalance(time)
+
+    def snapshot(self, time: float) -> Snapshot:
+        """The region now."""
+        connections = tuple(replace(total, weight=self.weights.get(w, 0)) for w, total in self.totals.items())
+        known = self.feeding_s, connections, self.rows_out, self.performance.total
+        return Snapshot(time, self.name, len(self.feeders), *known)
+
+    def _sample(self, time: float) -> SampleEntry:
+        snapshot = self.snapshot(time)
+        return SampleEntry(
+            time=time,
+            region=self.name,
+            feeders=snapshot.feeders,
+            feeding_s=round(snapshot.feeding_s, 6),
+            rows_out=snapshot.rows_out,
+            resent=self.resent,
+            rerouted=self.rerouted,
+            connections=[
+                ConnectionPart(
+                    worker=c.worker,
+                    weight=c.weight,
+                    blocked_s=round(c.blocked_s, 6),
+                    rows_sent=c.rows_sent,
+                    rows_done=c.rows_done,
+                    busy_s=round(c.busy_s, 6),
+                    under_way_s=round(c.under_way_s, 6),
+                )
+                for c in snapshot.connections
+            ],
+        )
+
+    def _rebalance(self, time: float, tell: bool = True) -> Iterator[Instruction]:
+        """Ask the balance and set its weights; if it fails, only this round of this region is lost."""
+        self._decided_at = self.feeding_s
+        try:
+            moves = list(self.balance.decide(self.snapshot(time))) if self.sites else []
+        except Exception as error:
+            yield balance_failed(time, self.name, self.balance.name, error)
+        else:
+            yield from self._carry_out(time, moves, tell)
+
+    def _carry_out(self, time: float, moves: Iterable[SetWeights], tell: bool) -> Iterator[Instruction]:
+        for move in moves:
+            problem = self._problem(move)
+            told = _plain(move.weights)
+            if problem:
+                yield WeightsRefusedEntry(time=time, region=self.name, weights=told, reason=move.reason, why=problem)
+                continue
+            self.weights = {int(worker): int(weight) for worker, weight in move.weights.items()}
+            yield WeightsEntry(
+                time=time,
+                region=self.name,
+                weights=told,
+                reason=move.reason,
+                balance=self.balance.name,
+                detail=dict(move.detail),
+            )
+            for peer in self.feeders if tell else ():
+                yield Tell(peer, Weights(dict(self.weights)))
+
+    def _problem(self, move: SetWeights) -> str:
+        """Why weights are refused; empty if they are not."""
+        if set(move.weights) != set(self.sites):
+            return f"workers {sorted(move.weights)} are not the live ones, {sorted(self.sites)}"
+        weights = move.weights.values()
+        if any(weight < 0 or weight % 1 for weight in weights) or sum(weights) != RESOLUTION:
+            given = " + ".join(map(str, weights))
+            return f"weights must be whole numbers of at least 0 and sum to {RESOLUTION}, not {given}"
+        return ""
+
+
+def refused(feeder: FeederJoined, why: str, message: FeederRefused | None = None) -> Iterator[Instruction]:
+    """Refuse a feeder, in a region of either kind."""
+    yield FeederRefusedEntry(time=feeder.time, region=feeder.region, reason=why)
+    yield Tell(feeder.peer, message or EvaluationLost(why))
+
+
+def balance_failed(time: float, region: str, balance: str, error: Exception) -> BalanceFailedEntry:
+    """The entry for the event log when a balance has failed, in a region of either kind."""
+    return BalanceFailedEntry(time=time, region=region, balance=balance, error=f"{type(error).__name__}: {error}")
+
+
+def _plain(weights: Mapping[int, int]) -> dict[int, float]:
+    """Weights for the event log; those of a balance may be numpy's numbers."""
+    return {int(worker): float(weight) if weight % 1 else int(weight) for worker, weight in weights.items()}

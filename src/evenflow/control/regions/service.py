@@ -1,0 +1,125 @@
+"""Targets of latency carried out: workers are told by which weights to serve, feeders what share of rows to drop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from evenflow.control.events import Instruction, Peer, Tell
+from evenflow.control.workers import Site
+from evenflow.model import Performance
+from evenflow.model.entries import QosEntry
+from evenflow.model.messages import ServiceWeights, ShedRows
+from evenflow.model.qos import Qos, qos_of
+from evenflow.policy.keyed.sharing import Sharing
+from evenflow.policy.keyed.targets import ROUND_S, Adjusted, Targets
+
+if TYPE_CHECKING:
+    from evenflow.control.regions.keyed import KeyedRegion
+    from evenflow.control.regions.ordered import OrderedRegion
+
+BUSY_S = 3 * ROUND_S
+"""A region counts as one that has rows for so long after they were last told of."""
+IDLE_S = 60.0
+"""A region without rows for so long gives everything back: what it needed then says nothing of its next rows."""
+
+Serve = Callable[[float, str, Callable[[], Iterable[Instruction]]], Iterable[Instruction]]
+"""Serves one region by name, at a time (`boundary`)."""
+IDLE = Adjusted(1.0, 0.0, 0.0, "no rows")
+
+
+class Service:
+    """What regions get of the workers they share, by `qos`: weights, and targets that change them."""
+
+    def __init__(self, qos: Mapping[str, float | Qos], sharing: Sharing) -> None:
+        self._qos, self._sharing = dict(qos), sharing
+        self._targets = Targets()
+        self._rows: dict[str, tuple[int, float]] = {}
+        """By region, the rows that have come or left, and when that was last known to grow."""
+
+    def tick(
+        self,
+        time: float,
+        regions: Mapping[str, OrderedRegion | KeyedRegion],
+        sites: Mapping[int, Site],
+        serve: Serve,
+    ) -> Iterator[Instruction]:
+        """Look at every target, and do what follows; `serve` keeps an error of one region from the others."""
+        if not any(isinstance(given, Qos) for given in self._qos.values()):
+            return
+        quiet: dict[str, float] = {}
+        for name, region in list(regions.items()):
+            yield from serve(time, name, partial(self._look, time, region, sites, quiet))
+        busy = [name for name, seconds in quiet.items() if seconds < BUSY_S]
+        for name in busy:
+            yield from serve(time, name, partial(self._decide, time, regions[name], sites, len(busy) > 1))
+
+    def _look(
+        self, time: float, region: OrderedRegion | KeyedRegion, sites: Mapping[int, Site], quiet: dict[str, float]
+    ) -> Iterator[Instruction]:
+        """Add to `quiet` for how long a region has had no rows; one that is idle gives everything back."""
+        name = region.name
+        seconds = quiet[name] = self._quiet_s(time, name, region.performance.total)
+        if seconds >= IDLE_S and (name in self._sharing.boosts or region.shed):
+            self._targets.forget(name)
+            yield from self._adjust(time, region, qos_of(self._qos, name), IDLE, sites)
+
+    def _decide(
+        self, time: float, region: OrderedRegion | KeyedRegion, sites: Mapping[int, Site], shared: bool
+    ) -> Iterator[Instruction]:
+        qos = qos_of(self._qos, region.name)
+        adjusted = self._targets.decide(time, region.name, qos, region.performance.total, shared)
+        if adjusted is not None:
+            yield from self._adjust(time, region, qos, adjusted, sites)
+
+    def joined(self, peer: Peer) -> Iterator[Instruction]:
+        """A worker has started: tell it what the others know."""
+        if self._sharing.boosts:
+            yield Tell(peer, self._weights())
+
+    def forget(self, region: str) -> None:
+        """A region is closed."""
+        self._targets.forget(region)
+        self._rows.pop(region, None)
+
+    def _quiet_s(self, time: float, region: str, told: Performance) -> float:
+        """For how long no row of a region has come or left."""
+        rows = told.rows_in + sum(told.latencies.rows.values())
+        known, since = self._rows.get(region, (0, time - BUSY_S))
+        if rows != known:
+            since = time
+        self._rows[region] = rows, since
+        return time - since
+
+    def _adjust(
+        self,
+        time: float,
+        region: OrderedRegion | KeyedRegion,
+        qos: Qos,
+        adjusted: Adjusted,
+        sites: Mapping[int, Site],
+    ) -> Iterator[Instruction]:
+        boosts = self._sharing.boosts
+        if adjusted.boost != boosts.get(region.name, 1.0):
+            boosts[region.name] = adjusted.boost
+            if adjusted.boost == 1.0:
+                del boosts[region.name]
+            for site in sites.values():
+                yield Tell(site.peer, self._weights())
+        if adjusted.shed != region.shed:
+            region.shed = adjusted.shed
+            for peer in sorted(region.feeders):
+                yield Tell(peer, ShedRows(adjusted.shed))
+        yield QosEntry(
+            time=time,
+            region=region.name,
+            why=adjusted.why,
+            p99_ms=adjusted.p99_ms,
+            target_ms=qos.latency_ms,
+            weight=self._sharing.weight(region.name),
+            shed=adjusted.shed,
+        )
+
+    def _weights(self) -> ServiceWeights:
+        return ServiceWeights({region: self._sharing.weight(region) for region in self._sharing.boosts})

@@ -1,0 +1,1 @@
+"""The nodes of graphs: what runs on workers."""

@@ -1,0 +1,1 @@
+"""Operator graphs as values: their shape, and the problem of placing them."""

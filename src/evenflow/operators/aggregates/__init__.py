@@ -1,0 +1,1 @@
+"""Operators that add aggregates of each key to its rows."""

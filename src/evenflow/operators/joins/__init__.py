@@ -1,0 +1,1 @@
+"""Operators that join two inputs."""

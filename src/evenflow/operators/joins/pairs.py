@@ -1,0 +1,237 @@
+"""The windows of a join: for each key, the rows of both sides, and the pairs that new rows make with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.operators.columns import EVER
+from evenflow.operators.compiled import compiled, grown, readable
+from evenflow.operators.joins.linked_rows import LinkedRows
+from evenflow.operators.keyed import Keys, Origin, Units
+from evenflow.operators.slots import Longs, fitted
+
+LAST = np.iinfo(np.int64).max
+OLDEST, NEAR = 0, 1
+
+
+class Pairs(LinkedRows):
+    """Rows that meet those of the other side; lists are linked in both directions, and hold what is in the window.
+
+    A window is the last `rows` rows of a side, or all rows less than `span` microseconds apart. Rows leave a window in
+    time when no row can come any more that is so near to them. If `told`, that is for `pass_time` to say; else a row of
+    the key, of either side, says it of rows that are `span` older.
+    """
+
+    def __init__(self, rows: int, span: int, told: bool = False) -> None:
+        super().__init__(rows, span)
+        self.told = told
+        capacity = self.slots.capacity
+        self.heads = np.full((capacity, 2, 2), -1, np.int64)
+        """By slot and side: the first row of the list, and the one where the last search ended."""
+        self.held = np.zeros((capacity, 2), np.int64)
+        self.left = np.full((capacity, 2), EVER, np.int64)
+        """By slot and side: the latest time of a row that has left the window."""
+        self.newer = np.empty(len(self.older), np.int64)
+        self.missed = np.zeros(2, np.int64)
+        """By side, rows that came when rows of the other side that are as near to them had left the window."""
+
+    def push(
+        self, units: Units, keys: Keys, sides: npt.NDArray[np.int32], times: Longs, rows: pa.RecordBatch
+    ) -> tuple[pa.Table, pa.Table, Origin]:
+        """The left rows and the right rows of all pairs, and the position of the row that completed each pair."""
+        slots = self.slots.find(units, keys)
+        self._fit()
+        table = pa.Table.from_batches([rows])
+        if not len(slots):
+            return table, table, np.empty(0, np.int64)
+        left, right, origin = self._matched(slots, sides, times, self._append(table))
+        result = self.store.take(left), self.store.take(right), origin
+        self._compact()
+        return result
+
+    def pass_time(self, units: Units, now: int | Longs) -> None:
+        """No row of these units from before `now` comes any more: rows that only such rows would meet leave.
+
+        `now` is one time, or one for each of the units.
+        """
+        if self.span:
+            cuts = np.maximum(now, EVER + self.span) - self.span
+            slots, each = self.slots.of(units), np.repeat(np.broadcast_to(cuts, len(units)), self.slots.counts(units))
+            self.gone += _expire(readable(slots, np.int32), readable(each, np.int64), *self._lists, self.clock)
+            self._compact()
+
+    def tallies(self, left: str = "left", right: str = "right") -> dict[str, int]:
+        """Rows that may lack pairs because they came too late, together and by side."""
+        if not self.span:
+            return {}
+        one, other = self.missed.tolist()
+        return {"late": one + other, f"late of {left}": one, f"late of {right}": other}
+
+    @property
+    def _lists(self) -> tuple[Longs, ...]:
+        return self.heads, self.newest, self.held, self.left, self.older, self.newer
+
+    def _matched(
+        self, slots: npt.NDArray[np.int32], sides: npt.NDArray[np.int32], times: Longs, base: int
+    ) -> tuple[Longs, Longs, Origin]:
+        """The pairs of new rows, which have the numbers from `base` on: left, right, and which row completed each."""
+        if self.span:
+            self.clock[base : base + len(slots)] = times
+        about = self.most, self.span, self.told, *self._lists, self.clock, self.latest, self.missed
+        pairs = np.empty((max(1024, len(slots)), 3), np.int64)
+        done, used = 0, 0
+        while True:
+            done, used = _match(slots, sides, base, done, used, *about, pairs)
+            if done == len(slots):
+                break
+            pairs = grown(pairs, 2 * len(pairs))
+        left, right, origin = (np.ascontiguousarray(part) for part in pairs[:used].T)
+        return left, right, origin
+
+    def _compact(self) -> None:
+        if not (self.told and self.span) or 2 * self.gone > self.store.length + 1024:  # else all rows are in windows
+            super()._compact()
+
+    def _reach(self) -> None:
+        super()._reach()
+        if len(self.newer) < len(self.older):
+            self.newer = grown(self.newer, len(self.older))
+
+    def _counts(self, slots: npt.NDArray[np.int32]) -> Longs:
+        return self.held[slots]
+
+    def _relink(self, slots: npt.NDArray[np.int32], counts: Longs, base: int) -> None:
+        super()._relink(slots, counts, base)
+        self.held[slots] = counts
+        _link_back(slots, self.heads, self.newest, self.older, self.newer)
+
+    def _clear(self, slots: npt.NDArray[np.int32]) -> None:
+        super()._clear(slots)
+        self.heads[slots], self.held[slots], self.left[slots] = -1, 0, EVER
+
+    def _more(self, slots: npt.NDArray[np.int32]) -> tuple[Any, ...]:
+        return (self.left[slots],)
+
+    def _install_more(self, slots: npt.NDArray[np.int32], more: list[Any]) -> None:
+        if more:
+            self.left[slots] = more[0]
+
+    def _fit(self) -> None:
+        super()._fit()
+        self.heads = fitted(self.heads, self.slots, -1)
+        self.held = fitted(self.held, self.slots)
+        self.left = fitted(self.left, self.slots, EVER)
+
+
+@compiled
+def _leave(slot, side, cut, heads, newest, held, left, older, newer, clock):  # type: ignore[no-untyped-def]
+    """Rows of a list up to time `cut` leave it; how many there were."""
+    count, row = 0, heads[slot, side, OLDEST]
+    while row >= 0 and clock[row] <= cut:
+        left[slot, side] = max(left[slot, side], clock[row])
+        row = newer[row]
+        count += 1
+    if count:
+        near = heads[slot, side, NEAR]
+        if near >= 0 and clock[near] <= cut:
+            heads[slot, side, NEAR] = row
+        heads[slot, side, OLDEST] = row
+        held[slot, side] -= count
+        if row < 0:
+            newest[slot, side] = -1
+        else:
+            older[row] = -1
+    return count
+
+
+@compiled
+def _expire(slots, cuts, heads, newest, held, left, older, newer, clock):  # type: ignore[no-untyped-def]
+    """Rows of some slots up to the time in `cuts` leave; how many there were."""
+    count = 0
+    for which, slot in enumerate(slots):
+        for side in range(2):
+            row = heads[slot, side, OLDEST]
+            if row >= 0 and clock[row] <= cuts[which]:
+                count += _leave(slot, side, cuts[which], heads, newest, held, left, older, newer, clock)
+    return count
+
+
+@compiled
+def _match(  # type: ignore[no-untyped-def]
+    slots, sides, base, at, used, most, span, told,
+    heads, newest, held, left, older, newer, clock, latest, missed, pairs,
+):  # fmt: skip
+    """Pair rows from `at` on, and keep them.
+
+    Returns the first row for which `pairs` had no room, or the number of rows; and how much of `pairs` is used.
+    """
+    for row in range(at, len(slots)):
+        slot, side, number, start = slots[row], sides[row], base + row, used
+        low, high = EVER, LAST
+        if span:
+            time = clock[number]
+            low = time - span if time > EVER + span else EVER
+            high = time + span if time < LAST - span else LAST
+            if not told and time > latest[slot]:
+                latest[slot] = time
+                for each in range(2):
+                    first = heads[slot, each, OLDEST]
+                    if first >= 0 and clock[first] <= low:
+                        _leave(slot, each, low, heads, newest, held, left, older, newer, clock)
+            elif not told and latest[slot] > EVER + span and time <= latest[slot] - span:
+                missed[side] += 1
+                left[slot, side] = max(left[slot, side], time)
+                continue
+        other = heads[slot, 1 - side, OLDEST]
+        if span and other >= 0:  # the first row after `low`, from where the last search ended
+            near = heads[slot, 1 - side, NEAR]
+            other = near if near >= 0 else other
+            while older[other] >= 0 and clock[older[other]] > low:
+                other = older[other]
+            while clock[other] <= low and newer[other] >= 0:
+                other = newer[other]
+            heads[slot, 1 - side, NEAR] = other
+            if clock[other] <= low:
+                other = -1
+        while other >= 0 and not (span and clock[other] >= high):  # oldest first
+            if used == len(pairs):
+                return row, start
+            pairs[used, side], pairs[used, 1 - side], pairs[used, 2] = number, other, row
+            used += 1
+            other = newer[other]
+        if span and left[slot, 1 - side] > low:
+            missed[side] += 1
+        behind, place = -1, newest[slot, side]  # as a function of its own this is not inlined, and costs a third
+        while span and place >= 0 and clock[place] > clock[number]:
+            behind, place = place, older[place]
+        older[number], newer[number] = place, behind
+        if place < 0:
+            heads[slot, side, OLDEST] = number
+        else:
+            newer[place] = number
+        if behind < 0:
+            newest[slot, side] = number
+        else:
+            older[behind] = number
+        held[slot, side] += 1
+        if held[slot, side] > most:
+            first = newer[heads[slot, side, OLDEST]]
+            heads[slot, side, OLDEST], older[first] = first, -1
+            held[slot, side] -= 1
+    return len(slots), used
+
+
+@compiled
+def _link_back(slots, heads, newest, older, newer):  # type: ignore[no-untyped-def]
+    """Link lists from the oldest row to the newest, which are linked from the newest to the oldest."""
+    for slot in slots:
+        for side in range(2):
+            behind, row = -1, newest[slot, side]
+            while row >= 0:
+                newer[row] = behind
+                behind, row = row, older[row]
+            heads[slot, side, OLDEST], heads[slot, side, NEAR] = behind, -1

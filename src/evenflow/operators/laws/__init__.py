@@ -1,0 +1,1 @@
+"""The laws that every keyed operator keeps, and their check."""

@@ -1,0 +1,1 @@
+"""The arrays in which operators keep the values of their windows."""

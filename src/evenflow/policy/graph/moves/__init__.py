@@ -1,0 +1,1 @@
+"""Which operators and units are worth moving."""

@@ -1,0 +1,1 @@
+"""The balances of the paper on complex event processing."""

@@ -1,0 +1,1 @@
+"""The balances of the Flux paper, and those that follow from it."""

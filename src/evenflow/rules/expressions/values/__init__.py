@@ -1,0 +1,1 @@
+"""Types and values of expressions: arithmetic, casts, decimals, times."""

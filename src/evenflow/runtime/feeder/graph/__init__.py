@@ -1,0 +1,1 @@
+"""The feeder of operator graphs."""

@@ -1,0 +1,1 @@
+"""The feeder of keyed regions: splitter, skew buffer, merger."""

@@ -1,0 +1,1 @@
+"""The feeder of ordered regions: splitter, routes, merge."""

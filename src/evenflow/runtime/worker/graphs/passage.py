@@ -1,0 +1,225 @@
+"""The passage of one frame through the nodes of a graph that are on this worker.
+
+What a node gives goes to the nodes behind it by a call if they are here, and out as frames if they are elsewhere; what
+reaches an endpoint goes to the feeder. Rows that change state are logged, where the query has a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.errors import ProtocolError
+from evenflow.graph.build.plan import NodePlan
+from evenflow.graph.hosted import HostedGraph
+from evenflow.graph.nodes.ordering import HeldTurn, OrderNode
+from evenflow.graph.routing import Bundle, Ways
+from evenflow.runtime.wire.channel import Channel
+from evenflow.runtime.wire.flows import FlowHead
+from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.worker.graphs.counts import FlowCounts
+from evenflow.runtime.worker.rows.codec import batch_parts, read_rows
+from evenflow.runtime.worker.rows.instances import Instance, apply, graph_of
+
+if TYPE_CHECKING:
+    from evenflow.operators.keyed import Units
+    from evenflow.runtime.worker.rows.emulation import EmulatedSpeed
+    from evenflow.runtime.worker.rows.keyed import KeyedHost
+    from evenflow.runtime.worker.rows.regions import HostedRegion
+    from evenflow.runtime.worker.rows.session import Session
+    from evenflow.runtime.worker.saving.repeats import RepeatedAttempt
+
+
+class PassageFailed(Exception):
+    """An operator has failed; `where` says which."""
+
+    def __init__(self, error: BaseException, where: str) -> None:
+        super().__init__(where)
+        self.error, self.where = error, where
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a passage needs of its worker."""
+
+    worker: int
+    host: KeyedHost
+    pace: EmulatedSpeed | None
+    clock: Callable[[], float]
+    until: float
+    """When the turn of its frame is over."""
+    counts: FlowCounts
+    new_id: Callable[[], int]
+    """Draws the id of a frame."""
+
+
+class Passage:
+    """One frame on one worker."""
+
+    def __init__(
+        self,
+        session: Session,
+        channel: Channel,
+        graph: HostedGraph,
+        ways: Ways,
+        root: int,
+        turn: int,
+        around: Surroundings,
+        send_on: Callable[[Bundle], int],
+    ) -> None:
+        self._session = session
+        self._channel = channel
+        self._graph = graph
+        self._ways = ways
+        self._root, self._turn = root, turn
+        self._around = around
+        self._send_on = send_on
+        """Sends rows to another worker, holds them or keeps them for later; the XOR of the ids of their frames."""
+        self.rows = 0
+        """Rows that nodes have taken, each row as often as a node took it."""
+        self.following: list[tuple[int, HeldTurn]] = []
+        """Streams, and rows that were held and are to go on there behind those of this passage."""
+        self._region, self._state = self._entered()
+
+    def _entered(self) -> tuple[HostedRegion, Instance]:
+        session = self._session
+        region, state = self._around.host.enter(session.region, session.evaluation, session.stamp)
+        graph_of(state).batch = session.epoch
+        return region, state
+
+    def run(self, head: FlowHead) -> int:
+        """Take the rows as far as they go here; the XOR of the ids of the frames that this caused."""
+        plan = self._graph.plan
+        if any(port >= len(plan.ports) for port in head.ports):
+            raise ProtocolError(f"rows came for ports {head.ports}: the graph has {len(plan.ports)}")
+        batch = read_rows(head.rows, self._graph.schemas[head.ports[0]])
+        return self._take_on(deque((port, batch) for port in head.ports))
+
+    def go_on(self, stream: int, rows: pa.RecordBatch) -> int:
+        """Take rows that a stream gives as far as they go here; as `run`."""
+        work: deque[tuple[int, pa.RecordBatch]] = deque()
+        caused = self._pass_on(stream, rows, work)
+        return caused ^ (self._put_off(work) if self._late else self._take_on(work))
+
+    @property
+    def _late(self) -> bool:
+        return self._around.clock() >= self._around.until
+
+    def _put_off(self, work: deque[tuple[int, pa.RecordBatch]]) -> int:
+        """Rows for nodes that are here become frames that come first when there is time again; the XOR of their ids."""
+        caused = 0
+        for port, rows in work:
+            caused ^= self._send_on(Bundle(self._around.worker, (port,), rows, self._turn, self._ways.has_turns(port)))
+        return caused
+
+    def _take_on(self, work: deque[tuple[int, pa.RecordBatch]]) -> int:
+        """Take rows as far as they go here, or as there is time: one node at least."""
+        plan, caused = self._graph.plan, 0
+        while work:
+            port, rows = work.popleft()
+            node = plan.nodes[plan.ports[port].node]
+            out = self._apply(node, port, rows)
+            if node.operator.ordering and not self._in_turn(node, out):
+                caused ^= self._hold(node, out)
+            else:
+                caused ^= self._pass_on(node.stream, out, work)
+            if self._late:
+                return caused ^ self._put_off(work)
+        return caused
+
+    def _pass_on(self, stream: int, out: pa.RecordBatch, work: deque[tuple[int, pa.RecordBatch]]) -> int:
+        """Rows of a stream go to its readers, to `work` if these are here; the XOR of the ids of frames sent."""
+        caused = 0
+        for endpoint in self._graph.plan.streams[stream].endpoints if out.num_rows else ():
+            self._give(endpoint, out)
+        for bundle in self._ways.split(stream, out, self._turn):
+            if bundle.worker == self._around.worker:
+                work.extend((each, bundle.rows) for each in bundle.ports)
+            else:
+                caused ^= self._send_on(bundle)
+        return caused
+
+    def _in_turn(self, node: NodePlan, rows: pa.RecordBatch) -> bool:
+        """Whether rows may go on behind an ordered map; those that waited for them follow."""
+        order = self._order(node)
+        if not order.due(self._session.feeder, self._turn):
+            return False
+        self.following += [(node.stream, held) for held in order.following(self._session.feeder)]
+        return True
+
+    def _hold(self, node: NodePlan, rows: pa.RecordBatch) -> int:
+        """Keep rows that are early; the id that stands for them."""
+        identity = self._around.new_id()
+        self._order(node).hold(self._session.feeder, HeldTurn(self._root, identity, self._turn, rows))
+        return identity
+
+    def _order(self, node: NodePlan) -> OrderNode:
+        found = graph_of(self._state).operator(self._graph.plan.ports[node.ports[0]].node)
+        assert isinstance(found, OrderNode)
+        return found
+
+    def _apply(self, node: NodePlan, port: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Apply rows to one node; what it gives."""
+        rows, local, keys = self._graph.rows_of(port, batch)
+        if node.operator.lanes:
+            units = np.array([node.first + self._turn % node.units], np.int32)
+        else:
+            units = local + np.int32(node.first) if node.units > 1 else np.array([node.first], np.int32)
+        self._around.host.check_here(self._region, self._session.region, self._session.evaluation, units)
+        if not rows.num_rows:  # a turn without rows, on its way to an order
+            return self._graph.nothing(node)
+        repeat = self._region.repeats.get(self._session.evaluation) if node.operator.logged else None
+        began = self._around.clock()
+        try:
+            if repeat is not None and node.operator.stateful:
+                out = self._repeat(node, repeat, np.broadcast_to(units, rows.num_rows))
+            elif node.operator.stateful and not node.operator.ordering:
+                out = apply(self._state, port, rows, units, local, keys)
+            else:
+                out = graph_of(self._state).apply(port, rows, local, keys)
+        except ProtocolError:
+            raise
+        except BaseException as error:  # whatever the user's code throws is the user's to see
+            raise PassageFailed(error, f"operator {node.name!r}, {rows.num_rows} rows") from error
+        took = self._around.clock() - began
+        if self._around.pace is not None:
+            took = self._around.pace.serve(rows.num_rows, took, node.name)
+        self._count(units, rows, out, took)
+        if node.operator.stateful and node.operator.logged and repeat is None:
+            self._log(port, batch, units)
+        return out
+
+    def _repeat(self, node: NodePlan, repeat: RepeatedAttempt, units: Units) -> pa.RecordBatch:
+        """Apply the logged rows that are due when rows of these units come; what they give."""
+        session, given = self._session, [self._graph.nothing(node)]
+        for logged in self._around.host.logged(session.region, session.evaluation, repeat, units) or ():
+            port, batch, mine = self._graph.from_log(logged)
+            rows, local, keys = self._graph.rows_of(port, batch)
+            given.append(apply(self._state, port, rows, mine, local, keys))
+        return given[1] if len(given) == 2 else pa.concat_batches(given)
+
+    def _count(self, units: Units, rows: pa.RecordBatch, out: pa.RecordBatch, seconds: float) -> None:
+        self.rows += rows.num_rows
+        each = units if len(units) == rows.num_rows else np.broadcast_to(units, rows.num_rows)
+        self._region.add_rows(each, rows.nbytes)
+        self._around.counts.add(each, out.num_rows, out.nbytes, seconds)
+
+    def _log(self, port: int, batch: pa.RecordBatch, units: Units) -> None:
+        session, checkpointer = self._session, self._around.host.checkpointer
+        if session.stamp is None or checkpointer is None:
+            return
+        logged = self._graph.logged(port, batch, units, session.epoch)
+        body = memoryview(logged.serialize())
+        checkpointer.log(session.region, session.evaluation, body, logged.schema, units)
+
+    def _give(self, endpoint: int, out: pa.RecordBatch) -> None:
+        """Send results to the feeder."""
+        with suppress(ConnectionError):  # it has just gone, and the poller will say so
+            for _, part in batch_parts(out):
+                self._channel.send(Frame(Kind.RESULT, part, self._root, part=endpoint))

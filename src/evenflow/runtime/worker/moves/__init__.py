@@ -1,0 +1,1 @@
+"""Movements of units as a worker sees them: decisions, packing, transfers."""

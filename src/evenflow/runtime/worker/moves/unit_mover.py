@@ -1,0 +1,238 @@
+"""Carries out what `movements` decides: takes units out of the state and puts them in, packs, sends and fetches them.
+
+All of the user's code that a movement runs into is called from here. What it throws costs this movement, never the
+worker.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from evenflow.errors import ProtocolError
+from evenflow.model.messages import SendUnits
+from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.worker import events
+from evenflow.runtime.worker.machine import drive
+from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer, Parcel
+from evenflow.runtime.worker.moves.label import Label, Part
+from evenflow.runtime.worker.moves.movements import LocalMovements
+from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
+from evenflow.runtime.worker.rows.regions import HostedRegion, HostedRegions
+from evenflow.runtime.worker.saving.checkpointer import Checkpointer, SendMessage
+
+ExtractedStates = dict[str, dict[int, Any]]
+"""By evaluation and unit."""
+NO_STORE = "this worker has no store"
+
+
+@dataclass(slots=True)
+class Taken:
+    """What was taken out of a region's state for a movement."""
+
+    operator: str = ""
+    """Empty if this worker has no state of the region."""
+    states: ExtractedStates = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """The units of a movement that have arrived; the label has been checked."""
+
+    label: Label
+    parts: list[Part]
+
+
+class UnitMover:
+    """Between the machine that decides about movements and all it decides about."""
+
+    def __init__(
+        self,
+        tell: SendMessage,
+        direct_transfer: DirectTransfer,
+        regions: HostedRegions,
+        over: Container[tuple[str, str]],
+        checkpointer: Checkpointer | None,
+        store_transfer: StoreTransfer | None,
+    ) -> None:
+        self.movements = LocalMovements()
+        self._tell = tell
+        self._direct = direct_transfer
+        self._regions = regions
+        self._over = over
+        """Regions and evaluations that have ended: their state is not put in any more."""
+        self._checkpointer = checkpointer
+        self._via_store = store_transfer
+        self.flush: Callable[[int, str], bool] = lambda move, region: False
+        """Asks whether rows of a graph are where they go, and says `Flushed` when they are; False if there are none."""
+        self.take_rows: Callable[[str, Sequence[int]], list[Frame]] = lambda region, units: []
+        """Takes the rows that wait for units of a graph out of the queue."""
+        self.keep_rows: Callable[[str, int, Sequence[int], Sequence[Frame]], bool] = lambda *about: False
+        """Gives units of a graph that have come, and their rows, a place in the queue; False if it is not known."""
+
+    def handle(self, event: events.MovementEvent) -> None:
+        """Let the machine decide about an event, as an order of the controller, and carry that out."""
+        drive(self.movements.handle, self._carry_out, event)
+
+    def collect(self) -> None:
+        """Take what the direct transfer and the store transfer have brought."""
+        for transfer in (self._direct, self._via_store):
+            while transfer is not None and not transfer.inbox.empty():
+                news = transfer.inbox.get()
+                self.handle(self._checked(news) if isinstance(news, Parcel) else news)
+        if self.movements.arrived:
+            self.handle(events.Round())
+
+    def _checked(self, parcel: Parcel) -> events.Arrived | events.DeliveryRefused:
+        """Refuse units that nobody announced to this worker, before anything of them is read but their label."""
+        try:
+            label = Label.read(parcel.parts[0])
+            label.check(self._direct.key, parcel.move)
+        except ProtocolError as error:
+            return events.DeliveryRefused(f"{error}")
+        return events.Arrived(parcel.move, Brought(label, parcel.parts))
+
+    def _carry_out(self, instruction: events.MovementInstruction) -> events.MovementEvent | None:
+        match instruction:
+            case events.TellController(message):
+                self._tell(message)
+            case events.Settle(move, feeder, region, units):
+                self._regions.settle(region, list(units))
+                return events.Settled(move, feeder)
+            case events.TakeRows(move, region, units):
+                return events.RowsTaken(move, self.take_rows(region, units))
+            case events.Flush(move, region):
+                return None if self.flush(move, region) else events.Flushed(move)
+            case events.TakeOut(order, rows):
+                return self._take_out(order, rows)
+            case events.PutBack():
+                return self._put_back(instruction)
+            case events.Send(move, host, port, parts):
+                self._direct.send(Parcel(move, list(parts), host, port))
+            case events.Install(move, brought):
+                return self._install(move, brought)
+            case events.ThrowAway(region, placed):
+                self._throw_away(region, placed)
+            case events.Disown(region, units):
+                if self._checkpointer is not None:
+                    self._checkpointer.gone(region, list(units))
+            case events.PutInStore(move, region, parts):
+                if self._via_store is None:
+                    return events.Undelivered(move, NO_STORE)
+                self._via_store.put(region, Parcel(move, list(parts)))
+            case events.FetchFromStore(move, region):
+                if self._via_store is None:
+                    return events.Unfetched(move, region, NO_STORE)
+                self._via_store.get(region, move)
+            case events.DeleteFromStore(move, region):
+                if self._via_store is not None:
+                    self._via_store.delete(region, move)
+            case _:
+                assert_never(instruction)
+        return None
+
+    # -- units that leave
+
+    def _take_out(self, about: SendUnits, rows: Sequence[Frame]) -> events.TakenOut:
+        region = self._regions.get(about.region)
+        taken = Taken(region.operator if region is not None else "")
+        try:
+            if region is not None:
+                self._extract(about, region, taken.states)
+        except BaseException as error:  # the user's code
+            return events.TakenOut(about.move, taken, failure=f"extract failed: {type(error).__name__}: {error}")
+        buffers: list[pickle.PickleBuffer] = []
+        try:
+            frames = [(frame.sequence, frame.part, pickle.PickleBuffer(frame.body)) for frame in rows]
+            body = pickle.dumps((taken.states, frames), protocol=5, buffer_callback=buffers.append)
+        except BaseException as error:  # whatever the user's state runs into when it is pickled
+            return events.TakenOut(about.move, taken, failure=f"its state cannot be serialised: {error}")
+        if region is not None:
+            for evaluation in about.evaluations:
+                if (about.region, evaluation) not in self._over:
+                    region.mark_away(evaluation, list(about.units))
+        label = self._label(about, taken.operator)
+        return events.TakenOut(about.move, taken, [label, body, *(memoryview(buffer.raw()) for buffer in buffers)])
+
+    def _extract(self, about: SendUnits, region: HostedRegion, states: ExtractedStates) -> None:
+        self._regions.settle(about.region, list(about.units))
+        for evaluation in about.evaluations:
+            if evaluation in region.instances:
+                taken = states.setdefault(evaluation, {})
+                for unit in about.units:
+                    state = region.instances[evaluation].extract(unit)
+                    if state is not None:
+                        taken[unit] = state
+
+    def _label(self, about: SendUnits, operator: str) -> bytes:
+        units, evaluations = list(about.units), list(about.evaluations)
+        touched = self._checkpointer.touched(about.region, evaluations, units) if self._checkpointer else {}
+        named = (about.move, about.region, operator, about.source)
+        return Label(*named, units, evaluations, about.ticket, touched).packed()
+
+    def _put_back(self, order: events.PutBack) -> events.BackInPlace:
+        taken: Taken = order.kept or Taken()
+        if order.rows:  # if the graph is not known any more, nobody waits for them
+            self.keep_rows(order.region, order.move, order.units, order.rows)
+        region = self._regions.get(order.region)
+        if region is None and any(taken.states.values()):
+            region = self._regions.receiving(order.region, taken.operator)
+        if region is None:
+            return events.BackInPlace(order.move, order.region)
+        try:
+            self._put_in(order.region, region, taken.states, [])
+        except BaseException as error:  # the user's code
+            why = f"install failed where the state came from: {type(error).__name__}: {error}"
+            return events.BackInPlace(order.move, order.region, why)
+        region.mark_here(list(order.units))
+        return events.BackInPlace(order.move, order.region)
+
+    # -- units that arrive
+
+    def _install(self, move: int, brought: Brought) -> events.Installed | None:
+        label = brought.label
+        if label.operator and self._regions.code(label.operator) is None:
+            return None
+        _, body, *buffers = brought.parts
+        placed: list[tuple[str, int]] = []
+        try:
+            if label.operator:
+                region: HostedRegion | None = self._regions.receiving(label.region, label.operator)
+            else:
+                region = self._regions.get(label.region)
+            states, frames = pickle.loads(body, buffers=buffers)
+            label.check_states(states)
+            rows = [Frame(Kind.FLOW, memoryview(part), number, part=root) for number, root, part in frames]
+            if region is not None:
+                self._put_in(label.region, region, states, placed)
+            if not self.keep_rows(label.region, move, label.units, rows) and rows:
+                raise ProtocolError(f"rows came with units of region {label.region!r:.100}, which is not known here")
+        except BaseException as error:  # the user's code; the source has a copy of it all
+            why = f"install failed: {type(error).__name__}: {error}"
+            return events.Installed(move, label.region, label.units, placed, failure=why)
+        if region is not None:
+            region.mark_here(label.units)
+            region.mark_active([unit for _, unit in placed])
+            if self._checkpointer is not None:
+                self._checkpointer.arrived(label.region, region.units, move, label.units, dict(label.touched))
+        size = len(body) + sum(memoryview(buffer).nbytes for buffer in buffers)
+        return events.Installed(move, label.region, label.units, placed, size)
+
+    def _put_in(self, name: str, region: HostedRegion, states: ExtractedStates, placed: list[tuple[str, int]]) -> None:
+        """Install state, but for evaluations that are over; `placed` has what was begun."""
+        for evaluation, units in states.items():
+            if (name, evaluation) not in self._over:
+                for unit, state in units.items():
+                    placed.append((evaluation, unit))
+                    self._regions.instance_of(region, evaluation).install(unit, state)
+
+    def _throw_away(self, name: str, placed: events.PlacedUnits) -> None:
+        region = self._regions.get(name)
+        for evaluation, unit in placed:
+            if region is not None and evaluation in region.instances:
+                with suppress(BaseException):  # the user's code; the source has a copy
+                    region.instances[evaluation].extract(unit)
+                region.mark_away(evaluation, unit)

@@ -1,0 +1,1 @@
+"""Sessions of a worker and keyed operators: rows come in, results go out."""

@@ -1,0 +1,252 @@
+"""The keyed host: applies the rows of keyed operators to their state, and reports statistics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import inf
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.errors import ProtocolError
+from evenflow.model.messages import REPORT_S, EvaluationOrder, MovementOrder, RowsDiffer
+from evenflow.operators.hosted import Hosted, units_of
+from evenflow.operators.keyed import Units
+from evenflow.runtime.worker.events import Marked
+from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer
+from evenflow.runtime.worker.moves.label import Part
+from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
+from evenflow.runtime.worker.moves.unit_mover import UnitMover
+from evenflow.runtime.worker.rows.instances import Answer, Instance, Instances, answers, process
+from evenflow.runtime.worker.rows.regions import HostedRegion, HostedRegions
+from evenflow.runtime.worker.saving.checkpointer import Checkpointer, SendMessage, Stamp
+from evenflow.runtime.worker.saving.evaluations import HostedEvaluations
+from evenflow.runtime.worker.saving.loader import Loader
+from evenflow.runtime.worker.saving.repeats import OtherRows, RepeatedAttempt
+from evenflow.state.paging.paged import Paged
+
+T = TypeVar("T")
+LEAST_WAIT_S = 0.001
+"""So long is waited for a report at least: a clock may not tell what is shorter."""
+
+
+class KeyedHost:
+    """All keyed operators of one worker."""
+
+    def __init__(
+        self,
+        tell: SendMessage,
+        direct_transfer: DirectTransfer,
+        code: Callable[[str], Hosted | None],
+        checkpointer: Checkpointer | None = None,
+        instances: Instances | None = None,
+        give: Callable[[list[Answer]], None] = lambda answers: None,
+        store_transfer: StoreTransfer | None = None,
+        loader: Loader | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.tell = tell
+        self._clock = clock
+        self.checkpointer = checkpointer
+        self.regions = HostedRegions(code, instances or Instances(), give)
+        self.evaluations = HostedEvaluations(tell, self.regions, checkpointer, loader, clock)
+        self.mover = UnitMover(tell, direct_transfer, self.regions, self.evaluations.over, checkpointer, store_transfer)
+        self.returning = False
+        """Whether state is on its way back from disk, a little each time."""
+
+    @property
+    def active(self) -> bool:
+        """Whether a feeder is connected."""
+        return any(region.feeders for region in self.regions.values())
+
+    @property
+    def operators(self) -> set[str]:
+        """The operators of all regions."""
+        return {region.operator for region in self.regions.values()}
+
+    def close(self) -> None:
+        """Drop all state that may have files on disk."""
+        for region in self.regions.values():
+            for state in region.paged:
+                state.close()
+
+    # -- feeders
+
+    def open(
+        self, name: str, operator: str, units: int, now: float, waited_s: float, report_s: float = REPORT_S
+    ) -> None:
+        """A feeder has opened a region, whose statistics are to be sent every `report_s` seconds."""
+        self.regions.check_units(operator, units)
+        if name not in self.regions:
+            self.regions[name] = HostedRegion(operator, units)
+        region = self.regions[name]
+        if region.units != units:
+            raise ProtocolError(f"a feeder of region {name} speaks of {units} units, and there are {region.units}")
+        if not region.feeders:
+            region.begin_report(now, waited_s)
+        region.feeders += 1
+        region.report_s = report_s
+
+    def leave(self, name: str, now: float, waited_s: float) -> None:
+        """A feeder of a region is gone; after the last one its statistics go out at once."""
+        region = self.regions.get(name)
+        if region is not None and region.feeders:
+            region.feeders -= 1
+            if not region.feeders:
+                self._send_report(name, region, now, waited_s)
+            if not region.feeders and not region.instances:
+                del self.regions[name]
+
+    def report(self, now: float, waited_s: float) -> None:
+        """Send the statistics of every region that is fed and due for a report."""
+        for name, region in self.regions.items():
+            if region.feeders and now - region.reported >= region.report_s:
+                self._send_report(name, region, now, waited_s)
+
+    def due_in(self, now: float) -> float:
+        """Seconds until the next report is due, at least LEAST_WAIT_S if it is not; infinite if no region is fed."""
+        dues = (region.report_s - (now - region.reported) for region in self.regions.values() if region.feeders)
+        due = min(dues, default=inf)
+        return max(due, LEAST_WAIT_S) if due > 0 else 0.0
+
+    def _send_report(self, name: str, region: HostedRegion, now: float, waited_s: float) -> None:
+        self.tell(region.news(name, now, waited_s, self.regions.memory()))
+
+    # -- rows
+
+    def process(
+        self,
+        name: str,
+        evaluation: str,
+        batch: pa.RecordBatch,
+        tag: Any = None,
+        stamp: Stamp | None = None,
+        body: Part = b"",
+    ) -> list[Answer]:
+        """Apply the rows of a frame to the state of an evaluation; returns answers to this and to earlier frames.
+
+        `tag` names the frame in its answers. With a `stamp`, the rows are logged as they came, in `body`.
+        """
+        hosted = self.regions.hosted(self.regions[name])
+        rows, units, keys = hosted.unpacked(batch)
+        region, instance = self.enter(name, evaluation, stamp)
+        self.check_here(region, name, evaluation, units)
+        repeat = region.repeats.get(evaluation)
+        if repeat is not None:
+            give = partial(repeat.answers, instance, hosted, tag, batch, units)
+            found = self._repeated(name, evaluation, repeat, give) or []
+        else:
+            found = process(instance, hosted, tag, rows, units, keys)
+            if self.checkpointer is not None and stamp is not None:
+                self.checkpointer.log(name, evaluation, body, hosted.columns_in_log(batch.schema), units)
+        region.add_rows(units, batch.nbytes)
+        return found
+
+    def logged(self, name: str, evaluation: str, repeat: RepeatedAttempt, units: Units) -> list[pa.RecordBatch] | None:
+        """In a repeat, the logged rows of a graph to be applied in place of rows of these units; None: these differ."""
+        return self._repeated(name, evaluation, repeat, partial(repeat.logged, units))
+
+    def _repeated(
+        self, name: str, evaluation: str, repeat: RepeatedAttempt, give: Callable[[], list[T]]
+    ) -> list[T] | None:
+        """What a repeat gives; if the rows are others, the controller is told, and ends the attempt."""
+        try:
+            return give()
+        except OtherRows as differs:
+            repeat.failed = True
+            self.tell(RowsDiffer(name, evaluation, *repeat.stamp, str(differs)))
+            return None
+
+    def enter(self, name: str, evaluation: str, stamp: Stamp | None) -> tuple[HostedRegion, Instance]:
+        """Rows of an evaluation are about to be applied; the instance that has its state. Raises if they may not be."""
+        region = self.regions[name]
+        self.evaluations.check_rows(name, evaluation, stamp)
+        instance = self.regions.instance_of(region, evaluation)
+        repeat = region.repeats.get(evaluation)
+        if repeat is not None and repeat.stamp != stamp:  # that batch is over
+            region.end_repeat(evaluation)
+        if self.checkpointer is not None and stamp is not None:
+            self.checkpointer.enter(name, evaluation, region.units, stamp, instance, region.away.get(evaluation))
+        return region, instance
+
+    def check_here(self, region: HostedRegion, name: str, evaluation: str, units: Units) -> None:
+        """Refuse rows of units that have left this worker."""
+        away = region.away.get(evaluation)
+        if away is not None and away[units].any():
+            raise ProtocolError(f"rows of region {name} came for units that have left this worker")
+
+    def served(self, name: str, seconds: float) -> None:
+        """Add service time to a region."""
+        self.regions[name].add_service(seconds)
+
+    def blame(self, name: str, batch: pa.RecordBatch) -> str:
+        """The unit and key hash of the row that made an operator fail, as far as they can be found."""
+        hosted = self.regions.hosted(self.regions[name])
+        found = hosted.blame(batch)
+        units = np.unique(units_of(batch.column(batch.num_columns - 1), hosted.units))
+        if found is None:
+            some = f"unit {units[0]}" if len(units) == 1 else f"{len(units)} units, {units[0]} to {units[-1]}"
+            return f"rows of {some}; with empty state they do not fail"
+        return f"unit {found[0]}, key hash {found[1]}"
+
+    def drain(self, name: str, evaluation: str) -> Iterator[list[Answer]]:
+        """Process all rows of an evaluation that wait for state on disk; yields answers part by part."""
+        region = self.regions.get(name)
+        state = region.instances.get(evaluation) if region is not None else None
+        if region is not None and isinstance(state, Paged):
+            yield from (answers(self.regions.hosted(region), done) for done in state.draining())
+
+    def rotate(self, fail: Callable[[str, BaseException], None]) -> None:
+        """Bring back state that there is room for, or for which enough rows wait; `fail` hears which region cannot."""
+        self.returning = False
+        for name, region in list(self.regions.items()):
+            for state in region.paged:
+                if not state.on_disk:
+                    continue
+                began = self._clock()
+                try:
+                    self.regions.give(answers(self.regions.hosted(region), state.rotate(began)))
+                except BaseException as error:  # the user's code, or a disk that is full
+                    fail(name, error)
+                self.served(name, self._clock() - began)
+                self.returning |= state.returning
+
+    # -- evaluations
+
+    def obey(self, order: MovementOrder | EvaluationOrder) -> None:
+        """Do what the controller says about movements, or about the state of an evaluation."""
+        if isinstance(order, MovementOrder):
+            self.mover.handle(order)
+        else:
+            self.evaluations.obey(order)
+
+    def mark(self, move: int, feeder: int, name: str = "", units: Sequence[int] = ()) -> None:
+        """A feeder's marker of a movement is here; of a graph, for whose units no rows wait, it does not name them."""
+        if name and max(units, default=0) >= self.regions[name].units:
+            raise ProtocolError(f"a marker names unit {max(units)} of region {name}: it has {self.regions[name].units}")
+        self.mover.handle(Marked(move, feeder, name, units))
+
+    def end(self, name: str, evaluation: str, stamp: Stamp, feeder: Any) -> None:
+        """A feeder wants to know when all its rows are durable."""
+        assert self.checkpointer is not None
+        region = self.regions.get(name)
+        instance = region.instances.get(evaluation) if region is not None else None
+        repeat = region.repeats.get(evaluation) if region is not None else None
+        if repeat is not None and repeat.stamp == stamp:
+            self.checkpointer.end_repeat(feeder, repeat.units, repeat.left)
+            if not repeat.left:
+                repeat.free()
+            return
+        if region is not None and instance is not None and not self.evaluations.is_dropped(name, evaluation):
+            self.checkpointer.idle(name, evaluation, stamp, instance, region.away.get(evaluation))
+        self.checkpointer.end(name, evaluation, stamp, feeder)
+
+    def collect(self) -> None:
+        """Take what has come from other workers and from the store."""
+        self.mover.collect()
+        if self.checkpointer is not None:
+            self.checkpointer.collect()
+        self.evaluations.collect()

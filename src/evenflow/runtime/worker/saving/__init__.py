@@ -1,0 +1,1 @@
+"""Checkpoints as a worker writes and reads them."""

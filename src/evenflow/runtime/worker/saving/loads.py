@@ -1,0 +1,113 @@
+"""Decides about the state of whole evaluations on a worker: when it is dropped, loaded, and over.
+
+Of several orders to load the same state, the latest counts; what was loaded for an earlier one is thrown away. Between
+an order to drop state and the end of its loading no rows may be taken, or a unit that is not here would be saved as one
+without state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from evenflow.errors import ProtocolError, StateGone
+from evenflow.model.checkpoint import AttemptKey
+from evenflow.model.messages import ForgetEvaluation, LoadState, StateLoaded
+from evenflow.runtime.worker.events import (
+    ClearState,
+    ForgetLog,
+    LetGo,
+    LoadBegun,
+    LoadEnded,
+    LoadEvent,
+    LoadInstruction,
+    Round,
+    StartLoad,
+    TellController,
+    UseLoaded,
+)
+from evenflow.runtime.worker.moves.movements import remember
+
+EvaluationKey = tuple[str, str]
+"""A region and an evaluation."""
+
+
+@dataclass(slots=True)
+class Loads:
+    """All evaluations of one worker."""
+
+    over: dict[EvaluationKey, None] = field(default_factory=dict)
+    """Evaluations that have ended, the latest of them."""
+    _orders: dict[EvaluationKey, LoadState] = field(default_factory=dict)
+    """Loads that are asked for, the latest of each evaluation."""
+    _begun: set[tuple[str, str, int]] = field(default_factory=set)
+    """Loads that need not be begun any more, also if nobody wants them now."""
+    _dropped: dict[EvaluationKey, AttemptKey | None] = field(default_factory=dict)
+    """Evaluations whose state was dropped and is not loaded yet; the batch and attempt that it is to be loaded for."""
+
+    def handle(self, event: LoadEvent) -> list[LoadInstruction]:
+        """Handle one event; return the instructions."""
+        match event:
+            case Round():
+                waiting = self._orders.items()
+                return [StartLoad(order) for key, order in waiting if (*key, order.load) not in self._begun]
+            case LoadBegun(order, failure):
+                self._begun.add((order.region, order.evaluation, order.load))
+                return [_report(LoadEnded(order, None, failure))] if failure else []
+            case LoadEnded():
+                return self._ended(event)
+        key = event.region, event.evaluation
+        self._dropped.setdefault(key)
+        match event:
+            case LoadState():
+                self._orders[key] = event
+                self._dropped[key] = event.epoch, event.attempt
+            case ForgetEvaluation():
+                remember(self.over, key)
+                self._orders.pop(key, None)
+                self._dropped.pop(key)
+                return [ForgetLog(*key), ClearState(*key)]
+        return [ClearState(*key)]
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are loads that have not ended."""
+        return bool(self._orders)
+
+    def is_dropped(self, region: str, evaluation: str) -> bool:
+        """Whether the state of an evaluation was dropped and is not loaded yet."""
+        return (region, evaluation) in self._dropped
+
+    def check_rows(self, region: str, evaluation: str, attempt: AttemptKey | None) -> None:
+        """Refuse rows for an evaluation that is over, or whose state is not here; if it is stored, of an `attempt`.
+
+        Rows of an attempt before the one that state is loaded for were on their way when it was dropped. Those of that
+        attempt itself must not come until it is loaded: that is somebody's fault.
+        """
+        key = region, evaluation
+        if key in self.over:
+            raise StateGone(f"rows of region {region} came for {evaluation}, which is over")
+        if attempt is None or key not in self._dropped:
+            return
+        loaded_for = self._dropped[key]
+        if loaded_for is not None and attempt >= loaded_for:
+            raise ProtocolError(f"rows of region {region} came for {evaluation} before its state was loaded")
+        raise StateGone(f"rows of region {region} came for {evaluation}, whose state was dropped")
+
+    def _ended(self, event: LoadEnded) -> list[LoadInstruction]:
+        order = event.order
+        key = order.region, order.evaluation
+        self._begun.discard((*key, order.load))
+        if self._orders.get(key) is not order:
+            return [LetGo(event.loaded)]
+        del self._orders[key]
+        if event.error:
+            return [_report(event)]
+        self._dropped.pop(key, None)
+        return [UseLoaded(order, event.loaded), _report(event)]
+
+
+def _report(event: LoadEnded) -> TellController:
+    """Tell the controller what came of a load."""
+    order = event.order
+    found = (event.error, event.bytes, event.rows, event.seconds)
+    return TellController(StateLoaded(order.region, order.evaluation, order.load, *found))

@@ -1,0 +1,1 @@
+"""Claims on a checkpoint, and the fence around it."""
