@@ -17,7 +17,15 @@ import numpy as np
 import typer
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import Event, FeederJoined, GraphPlacing, Heard, RegionOpened, Tell, Tick
+from evenflow.control.events import (
+    Event,
+    FeederJoinedEvent,
+    GraphPlacing,
+    MessageEvent,
+    RegionOpenedEvent,
+    SendInstruction,
+    TickEvent,
+)
 from evenflow.model.graphs.shape import GraphShape, NodeShape
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import (
@@ -49,14 +57,14 @@ class Load:
         self.busy = self.longest = 0.0
         self.heard = self.told = self.bytes_in = self.bytes_out = 0
         for worker in range(workers):
-            self.handle(Heard(0.0, worker + 1, WorkerHello(worker, "h", 1, 1, transfer_port=1, deep=1)))
+            self.handle(MessageEvent(0.0, worker + 1, WorkerHello(worker, "h", 1, 1, transfer_port=1, deep=1)))
 
     def handle(self, event: Event, body: bytes = b"") -> None:
         """One event, from the bytes of its message to those of the answers."""
         began = process_time()
-        if body and isinstance(event, Heard):
-            event = Heard(event.time, event.peer, self.reader.decode(body, "it"))  # type: ignore[arg-type]
-        answers = [packed(each.message) for each in self.controller.handle(event) if isinstance(each, Tell)]
+        if body and isinstance(event, MessageEvent):
+            event = MessageEvent(event.time, event.peer, self.reader.decode(body, "it"))  # type: ignore[arg-type]
+        answers = [packed(each.message) for each in self.controller.handle(event) if isinstance(each, SendInstruction)]
         took = process_time() - began
         self.busy, self.longest = self.busy + took, max(self.longest, took)
         self.told, self.bytes_out = self.told + len(answers), self.bytes_out + sum(map(len, answers))
@@ -66,7 +74,7 @@ class Load:
         for peer, message in messages:
             body = packed(message)
             self.heard, self.bytes_in = self.heard + 1, self.bytes_in + len(body)
-            self.handle(Heard(time, peer, message), body)  # type: ignore[arg-type]
+            self.handle(MessageEvent(time, peer, message), body)  # type: ignore[arg-type]
 
     def start(self) -> None:
         """Begin to count."""
@@ -86,8 +94,8 @@ HEAD = f"{'busy':>8} {'longest ms':>10} {'in/s':>9} {'out/s':>9} {'in MB/s':>8} 
 def ordered(workers: int, balance: str, seconds: int) -> str:
     """One feeder of an ordered region reports once a second; blocking moves about among the connections."""
     load, rng = Load(workers), np.random.default_rng(1)
-    load.handle(RegionOpened(0.0, "r", "o", balance_named(balance)))
-    load.handle(FeederJoined(0.0, FEEDER, "r"))
+    load.handle(RegionOpenedEvent(0.0, "r", "o", balance_named(balance)))
+    load.handle(FeederJoinedEvent(0.0, FEEDER, "r"))
     for second in range(1, seconds + 4):
         blocked = rng.dirichlet(np.full(workers, 0.05)) * 0.9
         counts = {
@@ -95,7 +103,7 @@ def ordered(workers: int, balance: str, seconds: int) -> str:
             for worker in range(workers)
         }
         load.hear(second, [(FEEDER, FeederReport(1.0, 1000 * workers, counts))])
-        load.handle(Tick(second))
+        load.handle(TickEvent(second))
         if second == 3:  # imports, and compiled code
             load.start()
     return load.row(seconds)
@@ -104,8 +112,8 @@ def ordered(workers: int, balance: str, seconds: int) -> str:
 def keyed(workers: int, units: int, balance: str, seconds: int, zipf: float = 1.0) -> str:
     """Workers and one feeder report ten times a second; rows fall on units by Zipf's law, most units have some."""
     load, rng = Load(workers), np.random.default_rng(1)
-    load.handle(RegionOpened(0.0, "r", "o", keyed_balance_named(balance), units + 1))
-    load.handle(FeederJoined(0.0, FEEDER, "r"))
+    load.handle(RegionOpenedEvent(0.0, "r", "o", keyed_balance_named(balance), units + 1))
+    load.handle(FeederJoinedEvent(0.0, FEEDER, "r"))
     load.hear(0.0, [(FEEDER, FeederBegan(0))])
     share = rng.permutation(np.arange(1, units + 1) ** -zipf)
     share /= share.sum()
@@ -140,8 +148,8 @@ def graph(workers: int, operators: int, placement: str, seconds: int) -> str:
         for number in range(operators)
     )  # fmt: skip
     placing = GraphPlacing(GraphShape(("s",), nodes), placement_named(placement), every_s=2.0)
-    load.handle(RegionOpened(0.0, "r", "o", keyed_balance_named("hash"), operators + 1, graph=placing))
-    load.handle(FeederJoined(0.0, FEEDER, "r"))
+    load.handle(RegionOpenedEvent(0.0, "r", "o", keyed_balance_named("hash"), operators + 1, graph=placing))
+    load.handle(FeederJoinedEvent(0.0, FEEDER, "r"))
     load.hear(0.0, [(FEEDER, FeederBegan(0))])
     cost = rng.uniform(10, 50, operators)
 
@@ -168,7 +176,7 @@ def _rounds(load: Load, seconds: int, reports: Callable[[], Told]) -> None:
     for tenth in range(1, 10 * (seconds + 2) + 1):
         load.hear(tenth * REPORT_S, reports())
         if tenth % 10 == 0:
-            load.handle(Tick(tenth * REPORT_S))
+            load.handle(TickEvent(tenth * REPORT_S))
         if tenth == 20:
             load.start()
 

@@ -11,7 +11,7 @@ import pytest
 
 from evenflow.control.graphs.region import GraphRegion
 from evenflow.control.moves.movement import Movements
-from evenflow.runtime.worker.events import TakeOut
+from evenflow.runtime.worker.events import TakeOutUnitsInstruction
 from evenflow.runtime.worker.graphs import routings
 from evenflow.runtime.worker.graphs.queue import Gate, RowQueue
 from evenflow.runtime.worker.moves import movements
@@ -164,7 +164,10 @@ def test_histories_have_what_they_are_to_have():
 
 def _unflushed(self, event):
     told = HANDLE(self, event)
-    return [TakeOut(self.leaving[each.move].order) if type(each).__name__ == "Flush" else each for each in told]
+    return [
+        TakeOutUnitsInstruction(self.leaving[each.move].order) if type(each).__name__ == "FlushInstruction" else each
+        for each in told
+    ]
 
 
 def _together(self, units, _sizes):

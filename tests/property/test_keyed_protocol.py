@@ -116,7 +116,7 @@ def test_what_is_wrong_shows(what, monkeypatch):
     """Break the engine on purpose: the invariants notice."""
     from evenflow.model.messages import RestoreUnits
     from evenflow.runtime.feeder.keyed import skew
-    from evenflow.runtime.worker.events import Send
+    from evenflow.runtime.worker.events import SendUnitsInstruction
     from evenflow.runtime.worker.moves import movements
 
     if what == "double":  # the source keeps what it sends
@@ -124,7 +124,7 @@ def test_what_is_wrong_shows(what, monkeypatch):
 
         def keeps(self, event):
             told = original(self, event)
-            sent = [each for each in told if isinstance(each, Send)]
+            sent = [each for each in told if isinstance(each, SendUnitsInstruction)]
             return told + [more for each in sent for more in original(self, RestoreUnits(each.move, "r0"))]
 
         monkeypatch.setattr(movements.LocalMovements, "handle", keeps)

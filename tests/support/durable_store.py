@@ -7,7 +7,7 @@ Puts take time, fail now and then, and when a process dies in the middle of one 
 from collections import deque
 from functools import partial
 
-from evenflow.control.events import Save
+from evenflow.control.events import SaveInstruction
 from evenflow.errors import BlobMissing, StoreError
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.operator_names import OperatorNames
@@ -237,7 +237,7 @@ class SimCheckpoint(CheckpointThread):
         order, done = self._waiting[0]
         error = ""
         try:
-            if isinstance(order, Save):
+            if isinstance(order, SaveInstruction):
                 self._put(order)
             else:
                 error = order()
@@ -251,12 +251,12 @@ class SimCheckpoint(CheckpointThread):
         self._waiting.popleft()
         if self._waiting:
             self.helper.later(self._try)
-        done(*((order,) if isinstance(order, Save) else ()), error)
+        done(*((order,) if isinstance(order, SaveInstruction) else ()), error)
 
     def die(self):
         """The driver is killed: of what is being put and deleted, some is."""
         self.helper.alive = False
-        if self._waiting and isinstance(self._waiting[0][0], Save) and self._world.rng.random() < 0.8:
+        if self._waiting and isinstance(self._waiting[0][0], SaveInstruction) and self._world.rng.random() < 0.8:
             self._store.left = self._world.rng.choice((0, 1, 2, 3, 5, 8, 20))
             try:
                 self._put(self._waiting[0][0])

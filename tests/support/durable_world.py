@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from evenflow.control.batches import epochs as control_epochs
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened, StageFacts
+from evenflow.control.events import RegionOpenedEvent, StageFacts
 from evenflow.errors import CorruptState
 from evenflow.model.messages import LoadState, LogEntry, SnapshotEntry
 from evenflow.operators.hosted import Hosted
@@ -128,7 +128,7 @@ class DurableWorld(World):
     def _open_region(self, name):
         self.checkpoint_thread.add(name, Kept("Nth", UNITS))
         self.driver.lend(f"op-{name}", pickle.dumps(self.hosted))
-        opened = RegionOpened(self.now, name, f"op-{name}", Stub(self, name), UNITS, True, self.plan.transfer)
+        opened = RegionOpenedEvent(self.now, name, f"op-{name}", Stub(self, name), UNITS, True, self.plan.transfer)
         self.driver.handle(opened)
 
     def _rename(self):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from msgspec import msgpack
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import GraphPlacing, RegionOpened, Tick
+from evenflow.control.events import GraphPlacing, RegionOpenedEvent, TickEvent
 from evenflow.errors import HandshakeError, ProtocolError
 from evenflow.model.graphs.shape import GraphShape, NodeShape
 from evenflow.model.latency import Latencies
@@ -216,7 +216,7 @@ class ToController:
         for name, units, placing in (("keyed", UNITS, None), ("ordered", 0, None), ("graph", UNITS, graph)):
             balance: Any = Hash() if units else RoundRobin()
             self._driver.add_code("op", b"code")
-            self._driver._handle(RegionOpened(0.0, name, "op", balance, units, graph=placing))
+            self._driver._handle(RegionOpenedEvent(0.0, name, "op", balance, units, graph=placing))
         self._honest = self._say(Line("honest"), self._hello(0))
 
     def _hello(self, number: int) -> WorkerHello:
@@ -282,7 +282,7 @@ class ToController:
         """Everybody who was turned out is forgotten, and whoever makes sense is served."""
         failures = ("controller-error", "balance-failed", "region-failed")
         wrong = [entry for entry in self._driver.events() if entry["event"] in failures]
-        wrong += [{"error": self._driver._handle(Tick(self._driver.now()))}]
+        wrong += [{"error": self._driver._handle(TickEvent(self._driver.now()))}]
         if wrong != [{"error": ""}]:
             raise Wrong(f"the controller ran into {wrong[0]}")
         if not set(self._driver._peers) <= {self._honest} or self._driver._controller._feeders.peers:

@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 
-from evenflow.control.events import GraphPlacing, RegionOpened
+from evenflow.control.events import GraphPlacing, RegionOpenedEvent
 from evenflow.control.graphs import region as graph_region
 from evenflow.control.graphs.balancing import GraphBalancing
 from evenflow.graph.hosted import HostedGraph
@@ -81,7 +81,7 @@ class Graphs:
         self.driver.lend(f"op-{name}", pickle.dumps(hosted))
         self._keep(name, hosted)
         about = (f"op-{name}", Hash(), hosted.units, *self._durable())
-        self.driver.handle(RegionOpened(self.now, name, *about, graph=placing))
+        self.driver.handle(RegionOpenedEvent(self.now, name, *about, graph=placing))
 
     def hosted_graph(self, name):
         """The graph of a region, drawn when it is asked for first."""

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from evenflow.control.events import RegionOpened
+from evenflow.control.events import RegionOpenedEvent
 from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
@@ -80,7 +80,9 @@ class Keyed:
         balance = balance or Hash()
         code = cloudpickle.dumps(Hosted(operator or Nth(), pa.schema([ROWS.field(0)]), schema, UNITS + 1))
         rig.driver.add_code(f"keyed-op{number}", code)
-        rig.driver.open_region(RegionOpened(rig.driver.now(), self.region, f"keyed-op{number}", balance, UNITS + 1))
+        rig.driver.open_region(
+            RegionOpenedEvent(rig.driver.now(), self.region, f"keyed-op{number}", balance, UNITS + 1)
+        )
         encoded = schema.serialize().to_pybytes()
         self.feed = KeyedFeed(
             rig.settings, self.region, f"keyed-op{number}", encoded, balance.by_content, ordered, tuple(ROWS.names),

@@ -15,7 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import MemoryAsked, MoveAsked, RegionOpened, Tick, Unpersisted
+from evenflow.control.events import (
+    MemoryAskedEvent,
+    MoveAskedEvent,
+    RegionOpenedEvent,
+    ResultUnpersistedEvent,
+    TickEvent,
+)
 from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
 from evenflow.policy import KeyedBalance
@@ -187,7 +193,7 @@ class World:
             operator = Fragile(fails=self.fails(UNITS))
         code = pickle.dumps(Hosted(operator, pa.schema([ROWS.field(0)]), OUT, UNITS))
         self.driver.lend(f"op-{name}", code)
-        self.driver.handle(RegionOpened(self.now, name, f"op-{name}", Stub(self, name), UNITS))
+        self.driver.handle(RegionOpenedEvent(self.now, name, f"op-{name}", Stub(self, name), UNITS))
 
     def fails(self, units):
         """Where and how often an operator fails, as the plan has it."""
@@ -271,7 +277,7 @@ class World:
     def _unpersist(self, job):
         job.unpersisted = True
         self.note(f"unpersist {job.evaluation}")
-        self.driver.handle(Unpersisted(self.now, frozenset({job.checkpointer})))
+        self.driver.handle(ResultUnpersistedEvent(self.now, frozenset({job.checkpointer})))
 
     def _settled(self, task):
         """Whether all a task had to say has been heard: Spark takes a while before it starts the next."""
@@ -357,7 +363,7 @@ class World:
     def _ask(self):
         region = self.rng.choice(list(self.regions))
         move = self.some_move(region, self.regions[region].movements.table)
-        self.driver.handle(MoveAsked(self.now, move))
+        self.driver.handle(MoveAskedEvent(self.now, move))
 
     def _fault(self, kind):
         live = self.live()
@@ -379,7 +385,7 @@ class World:
         elif kind == "memory":
             memory = int(self.memory * self.rng.choice((0.5, 1, 2, 10)))
             self.note(f"memory {memory}")
-            self.driver.handle(MemoryAsked(self.now, {self.rng.randrange(self.plan.workers): memory}))
+            self.driver.handle(MemoryAskedEvent(self.now, {self.rng.randrange(self.plan.workers): memory}))
 
     def _cut(self, actors):
         """Break a connection; between direct transfers that costs nothing but a move."""
@@ -495,7 +501,7 @@ class World:
 
     def _tick(self):
         self._ticked = self.now
-        self.driver.handle(Tick(self.now))
+        self.driver.handle(TickEvent(self.now))
 
     def _pass_time(self):
         times = [actor.until for actor in (*self.processes, *self.fibers) if actor.alive]

@@ -16,7 +16,7 @@ from msgspec import msgpack
 from pyspark import cloudpickle
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened
+from evenflow.control.events import RegionOpenedEvent
 from evenflow.model.messages import Message, Shutdown, WorkerHello
 from evenflow.operators.map import MapOperator
 from evenflow.policy import RoundRobin
@@ -135,7 +135,7 @@ class Rig:
         region, operator = f"r{self.regions}", f"op{self.regions}"
         balance = balance or Even()
         self.driver.add_code(operator, cloudpickle.dumps(MapOperator(function, schema, form)))
-        self.driver.open_region(RegionOpened(self.driver.now(), region, operator, balance))
+        self.driver.open_region(RegionOpenedEvent(self.driver.now(), region, operator, balance))
         arrow = schema.serialize().to_pybytes()
         return OrderedTask(self.settings, region, operator, arrow, balance.splitting, ordered)
 

@@ -14,7 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import FeederJoined, Heard, PeerLeft, RegionOpened, Tell, Tick
+from evenflow.control.events import (
+    FeederJoinedEvent,
+    MessageEvent,
+    PeerLeftEvent,
+    RegionOpenedEvent,
+    SendInstruction,
+    TickEvent,
+)
 from evenflow.model.messages import Directory, FeederReport, Weights, WorkerHello
 from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.runtime.feeder.frame_size import FrameSize
@@ -96,7 +103,7 @@ class Feeder:
         out, self.reported = left - self.reported, left
         about = now - self.since, out, connections, resent, rerouted, self.splitter.overhead
         self.since = now
-        return Heard(now, self.peer, FeederReport(*about))
+        return MessageEvent(now, self.peer, FeederReport(*about))
 
 
 def _link(worker, clock):
@@ -135,9 +142,9 @@ class World:
         self.served = {name: np.zeros(len(self.slowdown)) for name in self.demands}
         self._events, self._ties = [], itertools.count()
         for worker in range(len(self.slowdown)):
-            self.controller.handle(Heard(0.0, worker, WorkerHello(worker, host="h", port=7000, pid=1)))
+            self.controller.handle(MessageEvent(0.0, worker, WorkerHello(worker, host="h", port=7000, pid=1)))
         for peer, (name, demand) in enumerate(self.demands.items(), FEEDERS):
-            self.controller.handle(RegionOpened(0.0, name, "op", demand.balance))
+            self.controller.handle(RegionOpenedEvent(0.0, name, "op", demand.balance))
             for start, stop in demand.times:
                 self._at(start, self._join, name, peer, demand)
                 self._at(stop, self._leave, name)
@@ -148,7 +155,7 @@ class World:
 
     def tell(self, event):
         for told in self.controller.handle(event):
-            if isinstance(told, Tell):
+            if isinstance(told, SendInstruction):
                 feeder = next((each for each in self.feeders.values() if each.peer == told.peer), None)
                 if feeder is not None and isinstance(told.message, Directory):
                     feeder.meet(told.message)
@@ -157,13 +164,13 @@ class World:
 
     def _join(self, name, peer, demand):
         self.feeders[name] = Feeder(self, name, peer, demand)
-        self.tell(FeederJoined(self.now, peer, name))
+        self.tell(FeederJoinedEvent(self.now, peer, name))
         self.feeders[name].send()
 
     def _leave(self, name):
         feeder = self.feeders.pop(name)
         self.tell(feeder.report())
-        self.tell(PeerLeft(self.now, feeder.peer, "done"))
+        self.tell(PeerLeftEvent(self.now, feeder.peer, "done"))
 
     # -- workers
 
@@ -202,7 +209,7 @@ class World:
             for name, rows in table.items():
                 rates = (self._blocked(name) - blocked[name]) / self.period
                 rows.append(((self.out[name] - out[name]) / self.period, list(weights[name].values()), rates))
-            self.tell(Tick(self.now))
+            self.tell(TickEvent(self.now))
             for feeder in self.feeders.values():
                 feeder.send()
         return {

@@ -8,27 +8,27 @@ import pytest
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import (
-    Cancel,
-    CheckpointTaken,
+    CancelInstruction,
+    CheckpointTakenEvent,
     Event,
-    FeederJoined,
+    FeederJoinedEvent,
     GraphPlacing,
-    Heard,
-    MemoryAsked,
-    MoveAsked,
-    PeerLeft,
-    RegionFailed,
-    RegionOpened,
-    ReportsAsked,
+    MemoryAskedEvent,
+    MessageEvent,
+    MoveAskedEvent,
+    PeerLeftEvent,
+    RegionFailedEvent,
+    RegionOpenedEvent,
+    ReportsAskedEvent,
+    ResultUnpersistedEvent,
     Said,
-    Save,
-    SaveEnded,
+    SaveEndedEvent,
+    SaveInstruction,
+    SendInstruction,
     StageFacts,
-    Stop,
-    TaskEnded,
-    Tell,
-    Tick,
-    Unpersisted,
+    StopEvent,
+    TaskEndedEvent,
+    TickEvent,
 )
 from evenflow.model import MoveUnits
 from evenflow.model.checkpoint import Base
@@ -72,10 +72,10 @@ GRAPH = GraphPlacing(
     RoundRobinPlacement(),
 )
 OPENED = {
-    "ordered": RegionOpened(0.0, "bad", "op", RoundRobin()),
-    "keyed": RegionOpened(0.0, "bad", "op", Hash(), UNITS),
-    "stored": RegionOpened(0.0, "bad", "op", Hash(), UNITS, durable=True),
-    "graph": RegionOpened(0.0, "bad", "op", Hash(), UNITS, graph=GRAPH),
+    "ordered": RegionOpenedEvent(0.0, "bad", "op", RoundRobin()),
+    "keyed": RegionOpenedEvent(0.0, "bad", "op", Hash(), UNITS),
+    "stored": RegionOpenedEvent(0.0, "bad", "op", Hash(), UNITS, durable=True),
+    "graph": RegionOpenedEvent(0.0, "bad", "op", Hash(), UNITS, graph=GRAPH),
 }
 """By kind of region, one that is going to break."""
 FACTS = StageFacts(2, 2, inputs=2)
@@ -84,19 +84,22 @@ BAD, GOOD, LATE = 21, 22, 23
 NONE, LONGS = np.array([], np.int32), np.array([], np.int64)
 
 EVENTS = {
-    RegionOpened: [RegionOpened(1.0, "third", "op", Hash(), UNITS)],
-    RegionFailed: [RegionFailed(1.0, "bad", "on purpose")],
-    FeederJoined: [FeederJoined(1.0, LATE, "bad", 1, query="q", stage="1", facts=FACTS)],
-    SaveEnded: [SaveEnded(1.0, Save("bad", "q", kind, Base()), "full", True) for kind in ("begun", "whole", "epoch")],
-    CheckpointTaken: [CheckpointTaken(1.0, "another cluster has it")],
-    MoveAsked: [MoveAsked(1.0, MoveUnits("bad", (1,), 0, 1, "asked for"))],
-    MemoryAsked: [MemoryAsked(1.0, {0: 100})],
-    ReportsAsked: [ReportsAsked(1.0, 1)],
-    PeerLeft: [PeerLeft(1.0, BAD, "gone"), PeerLeft(1.0, 11, "gone")],
-    TaskEnded: [TaskEnded(1.0, 1, "over")],
-    Unpersisted: [Unpersisted(1.0, frozenset({3}))],
-    Tick: [Tick(1.0)],
-    Stop: [Stop(1.0)],
+    RegionOpenedEvent: [RegionOpenedEvent(1.0, "third", "op", Hash(), UNITS)],
+    RegionFailedEvent: [RegionFailedEvent(1.0, "bad", "on purpose")],
+    FeederJoinedEvent: [FeederJoinedEvent(1.0, LATE, "bad", 1, query="q", stage="1", facts=FACTS)],
+    SaveEndedEvent: [
+        SaveEndedEvent(1.0, SaveInstruction("bad", "q", kind, Base()), "full", True)
+        for kind in ("begun", "whole", "epoch")
+    ],
+    CheckpointTakenEvent: [CheckpointTakenEvent(1.0, "another cluster has it")],
+    MoveAskedEvent: [MoveAskedEvent(1.0, MoveUnits("bad", (1,), 0, 1, "asked for"))],
+    MemoryAskedEvent: [MemoryAskedEvent(1.0, {0: 100})],
+    ReportsAskedEvent: [ReportsAskedEvent(1.0, 1)],
+    PeerLeftEvent: [PeerLeftEvent(1.0, BAD, "gone"), PeerLeftEvent(1.0, 11, "gone")],
+    TaskEndedEvent: [TaskEndedEvent(1.0, 1, "over")],
+    ResultUnpersistedEvent: [ResultUnpersistedEvent(1.0, frozenset({3}))],
+    TickEvent: [TickEvent(1.0)],
+    StopEvent: [StopEvent(1.0)],
 }
 """By class of events, some that concern the region `bad`, or all regions."""
 SAID = {
@@ -123,13 +126,21 @@ SAID = {
 }
 """By class of messages, who says it, and one that concerns the region `bad`, or all regions."""
 ALL = [event for events in EVENTS.values() for event in events]
-ALL += [Heard(1.0, peer, message) for peer, message in SAID.values()]
-ABOUT_WORKERS = (TaskEnded, MemoryAsked, ReportsAsked, WorkerAlive, WorkerTrouble, OperatorReady, MemorySet)
-ONLY_KEYED = (CheckpointTaken, SaveEnded, MoveAsked, Unpersisted, WorkerReport)
+ALL += [MessageEvent(1.0, peer, message) for peer, message in SAID.values()]
+ABOUT_WORKERS = (
+    TaskEndedEvent,
+    MemoryAskedEvent,
+    ReportsAskedEvent,
+    WorkerAlive,
+    WorkerTrouble,
+    OperatorReady,
+    MemorySet,
+)
+ONLY_KEYED = (CheckpointTakenEvent, SaveEndedEvent, MoveAskedEvent, ResultUnpersistedEvent, WorkerReport)
 
 
 def _id(event):
-    return type(event.message if isinstance(event, Heard) else event).__name__
+    return type(event.message if isinstance(event, MessageEvent) else event).__name__
 
 
 def flat(union):
@@ -137,7 +148,7 @@ def flat(union):
 
 
 def test_there_is_one_of_each():
-    assert {*EVENTS, Heard} == flat(Event)
+    assert {*EVENTS, MessageEvent} == flat(Event)
     assert set(SAID) == flat(Said)
 
 
@@ -157,18 +168,18 @@ def break_all(region):
 def scene(kind, qos=None):
     made = Controller(3, qos)
     for peer, worker in ((11, 0), (12, 1)):
-        made.handle(Heard(0.0, peer, WorkerHello(worker, "h", 7000 + peer, 100 + peer)))
+        made.handle(MessageEvent(0.0, peer, WorkerHello(worker, "h", 7000 + peer, 100 + peer)))
     made.handle(OPENED[kind])
-    made.handle(RegionOpened(0.0, "good", "op", Hash(), UNITS))
+    made.handle(RegionOpenedEvent(0.0, "good", "op", Hash(), UNITS))
     for peer, region in ((BAD, "bad"), (GOOD, "good")):
-        joined = FeederJoined(0.0, peer, region, query="q", stage="1", facts=FACTS)
+        joined = FeederJoinedEvent(0.0, peer, region, query="q", stage="1", facts=FACTS)
         made.handle(joined)
-        made.handle(Heard(0.0, peer, FeederBegan(0)))
+        made.handle(MessageEvent(0.0, peer, FeederBegan(0)))
     return made
 
 
 def heard_by(told, peer):
-    return [each.message for each in told if isinstance(each, Tell) and each.peer == peer]
+    return [each.message for each in told if isinstance(each, SendInstruction) and each.peer == peer]
 
 
 def ended(told, peer):
@@ -189,7 +200,7 @@ def test_an_error_in_a_handler_ends_that_region_alone(kind, event):
     good = made.region("good")
     break_all(made.region("bad"))
     told = made.handle(event)
-    what = event.message if isinstance(event, Heard) else event
+    what = event.message if isinstance(event, MessageEvent) else event
     touches = not isinstance(what, ABOUT_WORKERS) and (
         kind != "ordered"
         or not isinstance(what, (*ONLY_KEYED, ConsumerReport, FlowReport, MoveReport, RowsDiffer, StateLoaded))
@@ -199,29 +210,29 @@ def test_an_error_in_a_handler_ends_that_region_alone(kind, event):
     if touches:
         assert "bad" not in made.regions
         assert "on purpose" in made.failure("bad")
-        if what != PeerLeft(1.0, BAD, "gone"):
+        if what != PeerLeftEvent(1.0, BAD, "gone"):
             assert "on purpose" in ended(told, BAD)
-        if isinstance(what, FeederJoined):  # which breaks it by its own joining
+        if isinstance(what, FeederJoinedEvent):  # which breaks it by its own joining
             assert "on purpose" in ended(told, LATE)
     assert made.region("good") is good
-    if not isinstance(event, Stop):
+    if not isinstance(event, StopEvent):
         spared(told)
         goes_on(made)
 
 
 def goes_on(made):
     """Another task of the other region is served, and one of the broken region is told why it is not."""
-    made.handle(FeederJoined(2.0, 31, "good", 1, stage="7", facts=FACTS))
-    told = made.handle(Heard(2.0, 31, FeederBegan(1)))
+    made.handle(FeederJoinedEvent(2.0, 31, "good", 1, stage="7", facts=FACTS))
+    told = made.handle(MessageEvent(2.0, 31, FeederBegan(1)))
     assert [type(each) for each in heard_by(told, 31)] == [KeyedDirectory]
     if made.failure("bad"):
-        told = made.handle(FeederJoined(2.0, 32, "bad", 1, stage="7", facts=FACTS))
+        told = made.handle(FeederJoinedEvent(2.0, 32, "bad", 1, stage="7", facts=FACTS))
         assert "on purpose" in heard_by(told, 32)[0].reason
-    made.handle(Tick(3.0))
-    made.handle(Heard(3.5, 31, FeederReport(1.0, 0, {}, rows_in=77)))
+    made.handle(TickEvent(3.0))
+    made.handle(MessageEvent(3.5, 31, FeederReport(1.0, 0, {}, rows_in=77)))
     noted = [
         fields_of(each)
-        for each in made.handle(Tick(5.0))
+        for each in made.handle(TickEvent(5.0))
         if isinstance(each, EventEntry) and each.event == "performance"
     ]
     assert [(each["region"], each["rows_in"]) for each in noted] == [("good", 77)]
@@ -233,12 +244,12 @@ def test_the_task_that_breaks_a_region_by_joining_it_is_told_and_its_stage_is_ca
     """It waited for workers until it gave up, and never heard of the error."""
     made = scene(kind)
     if alone:
-        made.handle(PeerLeft(0.5, BAD, "through"))
+        made.handle(PeerLeftEvent(0.5, BAD, "through"))
     break_all(made.region("bad"))
-    late = FeederJoined(1.0, LATE, "bad", 1, query="q", stage="9", facts=FACTS)
+    late = FeederJoinedEvent(1.0, LATE, "bad", 1, query="q", stage="9", facts=FACTS)
     told = made.handle(late)
     assert "on purpose" in ended(told, LATE)
-    assert [each.stage for each in told if isinstance(each, Cancel)] == ["9"] if alone else ["1", "9"]
+    assert [each.stage for each in told if isinstance(each, CancelInstruction)] == ["9"] if alone else ["1", "9"]
     assert made.feeders == {GOOD}
 
 
@@ -265,14 +276,14 @@ def test_a_broken_part_of_a_region_ends_that_region_alone(kind, part, event):
     setattr(made.region("bad"), part, Broken())
     told = made.handle(event)
     assert made.region("good") is good
-    if isinstance(event, Stop):
+    if isinstance(event, StopEvent):
         assert "stopping" in ended(told, GOOD)
         return
     spared(told)
-    told += made.handle(Tick(1.5))  # by now each of them has been asked for something
+    told += made.handle(TickEvent(1.5))  # by now each of them has been asked for something
     assert "on purpose" in made.failure("bad")
     assert "bad" not in made.regions
-    assert event == PeerLeft(1.0, BAD, "gone") or "on purpose" in ended(told, BAD)
+    assert event == PeerLeftEvent(1.0, BAD, "gone") or "on purpose" in ended(told, BAD)
     goes_on(made)
 
 
@@ -280,7 +291,7 @@ def test_a_broken_part_of_a_region_ends_that_region_alone(kind, part, event):
 def test_a_region_that_cannot_be_closed_cleanly_says_so_and_costs_no_other_its_instructions(part):
     made = scene("keyed")
     setattr(made.region("bad"), part, Broken())
-    told = made.handle(RegionFailed(1.0, "bad", "it was told to"))
+    told = made.handle(RegionFailedEvent(1.0, "bad", "it was told to"))
     assert "it was told to" in ended(told, BAD)
     noted = {each.event: fields_of(each) for each in told if isinstance(each, EventEntry)}
     assert noted["controller-error"] == {
@@ -294,20 +305,20 @@ def test_the_name_of_a_region_that_failed_is_given_to_no_other_operator(kind):
     """Workers took rows of the new query for late ones of the old, and old DataFrames joined the new region."""
     made = scene(kind)
     assert made.free_name("bad") == "bad-2"
-    made.handle(RegionFailed(1.0, "bad", "on purpose"))
+    made.handle(RegionFailedEvent(1.0, "bad", "on purpose"))
     assert made.free_name("bad") == "bad-2"
-    made.handle(RegionOpened(2.0, "bad-2", "another", Hash(), UNITS))
-    told = made.handle(FeederJoined(2.0, LATE, "bad", 1, query="q", stage="9", facts=FACTS))
+    made.handle(RegionOpenedEvent(2.0, "bad-2", "another", Hash(), UNITS))
+    told = made.handle(FeederJoinedEvent(2.0, LATE, "bad", 1, query="q", stage="9", facts=FACTS))
     assert "on purpose" in ended(told, LATE)
 
 
 def test_it_can_be_opened_again():
     made = scene("stored")
     break_all(made.region("bad"))
-    made.handle(Tick(1.0))
+    made.handle(TickEvent(1.0))
     assert made.failure("bad")
     made.handle(OPENED["stored"])
     assert not made.failure("bad")
-    told = made.handle(FeederJoined(2.0, 31, "bad", 0, query="q", stage="2", facts=FACTS))
+    told = made.handle(FeederJoinedEvent(2.0, 31, "bad", 0, query="q", stage="2", facts=FACTS))
     assert not heard_by(told, 31)
-    assert made.handle(Heard(2.0, BAD, FeederEnded({}, 0.1))) == [], "its old tasks are not taken for new ones"
+    assert made.handle(MessageEvent(2.0, BAD, FeederEnded({}, 0.1))) == [], "its old tasks are not taken for new ones"

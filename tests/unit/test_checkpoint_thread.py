@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenflow.control.events import Save
+from evenflow.control.events import SaveInstruction
 from evenflow.errors import StoreError
 from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, Voided, WholeAttempt
 from evenflow.runtime.driver.checkpoint import CheckpointThread
@@ -58,7 +58,7 @@ class Unthreaded(CheckpointThread):
         return self._store.blobs
 
     def put(self, region, content):
-        self._put(Save(region, "q", "", content))
+        self._put(SaveInstruction(region, "q", "", content))
 
     def batch(self, region, epoch, attempt=1, before=None):
         """A batch that gets through, up to the note that it is whole."""

@@ -5,7 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened, Save, StageFacts, Tell, Tick, Unpersisted
+from evenflow.control.events import (
+    RegionOpenedEvent,
+    ResultUnpersistedEvent,
+    SaveInstruction,
+    SendInstruction,
+    StageFacts,
+    TickEvent,
+)
 from evenflow.errors import StoreError
 from evenflow.model.checkpoint import Base
 from evenflow.model.messages import (
@@ -149,7 +156,7 @@ class Driver:
         self.script.over = self.thread.closing.set
         self.say(Line("worker"), WorkerHello(0, "h", 7000, 100))
         for name in ("bad", "good", "stored"):
-            self.post(RegionOpened(0.0, name, "op", Hash(), UNITS, durable=name == "stored"))
+            self.post(RegionOpenedEvent(0.0, name, "op", Hash(), UNITS, durable=name == "stored"))
         self.tasks = {name: self.join(name, 0) for name in ("bad", "good", "stored")}
 
     @property
@@ -274,7 +281,7 @@ def test_a_region_that_cannot_say_what_is_persisted_keeps_no_other_from_being_as
     driver.goes_on()
 
 
-@pytest.mark.parametrize("event", [Tick(1.0), Unpersisted(1.0, frozenset({3}))], ids=repr)
+@pytest.mark.parametrize("event", [TickEvent(1.0), ResultUnpersistedEvent(1.0, frozenset({3}))], ids=repr)
 def test_an_event_that_no_region_can_be_blamed_for(driver, event):
     """`_handle`"""
     driver.controller.handle = boom
@@ -284,7 +291,10 @@ def test_an_event_that_no_region_can_be_blamed_for(driver, event):
     driver.goes_on()
 
 
-@pytest.mark.parametrize("told", [Tell(2, ForgetEvaluation("bad", {object()})), Save("bad", "q", "whole", Base())])
+@pytest.mark.parametrize(
+    "told",
+    [SendInstruction(2, ForgetEvaluation("bad", {object()})), SaveInstruction("bad", "q", "whole", Base())],
+)
 def test_what_cannot_be_carried_out_closes_its_region(driver, told):
     """`_carry_out`"""
     driver.vault.save = boom
@@ -303,8 +313,8 @@ def test_an_error_that_has_no_words_of_its_own_is_an_error_as_any(driver, error)
 
     driver.controller.region("bad").performance.note = fails
     driver.controller.handle, handle = fails, driver.controller.handle
-    driver.post(Tick(0.5))
+    driver.post(TickEvent(0.5))
     driver.controller.handle = handle
-    driver.post(Tick(1.0))
+    driver.post(TickEvent(1.0))
     assert error.__name__ in driver.tasks["bad"].ended
     driver.goes_on()

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenflow.control.events import Save
+from evenflow.control.events import SaveInstruction
 from evenflow.errors import CorruptState, StoreError
 from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, WholeAttempt
 from evenflow.runtime.driver.checkpoint import CheckpointThread
@@ -76,7 +76,7 @@ def _batch(thread, epoch):
         order.append(Base(epoch, 1, (saved,), (BatchLog(epoch, 1, {LIFE: 1}, (0,)),)))
     put_segment(store, log_name("mean/q/", epoch, 1, LIFE, 0))
     for content in order:
-        assert thread._tried(Save("mean", "q", "", content)) == ""
+        assert thread._tried(SaveInstruction("mean", "q", "", content)) == ""
 
 
 def files(where):

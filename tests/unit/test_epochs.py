@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenflow.control.batches.epochs import Epochs
-from evenflow.control.events import FeederJoined, StageFacts
+from evenflow.control.events import FeederJoinedEvent, StageFacts
 from evenflow.errors import SEVERAL_ACTIONS
 from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, WholeAttempt
 
@@ -26,7 +26,7 @@ class Query:
         told = StageFacts(**{"tasks": of, "partitions": of, "inputs": of} | facts)
         peer = next(self.peers)
         who = (0.0, peer, "n", partition, attempt, "q", epoch, stage)
-        feeder = FeederJoined(*who, run=run, task=peer, facts=told, kinds=kinds)
+        feeder = FeederJoinedEvent(*who, run=run, task=peer, facts=told, kinds=kinds)
         why = self.epochs.join(feeder)
         if not why and rows:
             why = self.begin(feeder)
@@ -56,7 +56,7 @@ class Query:
         found = None
         tasks = [self.task(epoch, partition, of=of or len(partitions), **where) for partition in partitions]
         for feeder in tasks:
-            assert isinstance(feeder, FeederJoined), feeder
+            assert isinstance(feeder, FeederJoinedEvent), feeder
             found = self.end(feeder) or found
             self.note()
             self.epochs.let_go(feeder.peer)
@@ -231,7 +231,7 @@ def test_ticks_of_a_second_action_are_told_from_ticks_that_are_tried_again():
 
     def ticks(own_stage, attempt):
         peer = next(query.peers)
-        feeder = FeederJoined(
+        feeder = FeederJoinedEvent(
             0.0, peer, "n", 0, attempt, "q", 0, "rows", run="r", task=peer, kinds=2, facts=told, own_stage=own_stage
         )
         assert query.epochs.join(feeder) == ""
@@ -356,7 +356,7 @@ def test_any_schedule_counts_every_batch_once(seed):
         while True:
             stage += 1
             feeders = [query.task(epoch, partition, stage=f"s{stage}", of=3) for partition in range(3)]
-            assert all(isinstance(feeder, FeederJoined) for feeder in feeders)
+            assert all(isinstance(feeder, FeederJoinedEvent) for feeder in feeders)
             broken = random.random() < 0.5
             for feeder in feeders:
                 if broken and random.random() < 0.5:
@@ -528,7 +528,7 @@ def test_a_task_that_goes_through_several_partitions_counts_them_all():
     """As after coalesce: its number is not theirs, and of those without rows nobody knows the number."""
     query = Query()
     feeders = [query.task(0, 0, rows=False, of=4, tasks=1, partitions=1) for _ in range(4)]
-    one_try = [FeederJoined(*(getattr(f, n) for n in WHO), run="r", task=7, facts=f.facts) for f in feeders]
+    one_try = [FeederJoinedEvent(*(getattr(f, n) for n in WHO), run="r", task=7, facts=f.facts) for f in feeders]
     assert [query.end(feeder, rows=False) is None for feeder in one_try] == [True, True, True, False]
 
 
@@ -573,7 +573,7 @@ def test_an_attempt_whose_note_fails_after_the_next_has_begun_does_not_count():
 def test_stages_of_which_spark_does_not_tell_are_refused():
     query = Query()
     assert "it cannot be told how many partitions stage s of batch 0 has" in query.task(0, inputs=0)
-    feeder = FeederJoined(0.0, 1, "n", 0, 0, "q", 0, "s", run="r", facts="the session is stopped")
+    feeder = FeederJoinedEvent(0.0, 1, "n", 0, 0, "q", 0, "s", run="r", facts="the session is stopped")
     assert "has: the session is stopped, so" in query.epochs.join(feeder)
 
 
@@ -585,7 +585,7 @@ def test_two_stages_one_behind_the_other():
     def task(partition, of):
         told = StageFacts(of, of, inputs=of)
         peer = next(query.peers)
-        feeder = FeederJoined(0.0, peer, "n", partition, 0, "q", 0, "s", run="r", task=peer, kinds=2, facts=told)
+        feeder = FeederJoinedEvent(0.0, peer, "n", partition, 0, "q", 0, "s", run="r", task=peer, kinds=2, facts=told)
         assert query.epochs.join(feeder) == ""
         return feeder
 

@@ -6,16 +6,16 @@ import pytest
 
 from evenflow.control.batches.evaluation import evaluation_of
 from evenflow.control.batches.evaluations import AWAITED_S, IDLE_S, REMEMBERED, Evaluations
-from evenflow.control.events import FeederJoined, StageFacts
+from evenflow.control.events import FeederJoinedEvent, StageFacts
 from evenflow.model.routing import FIRST_SHARE
 
 
 def batch(partition=0, attempt=0, stage="1", peer=None):
-    return FeederJoined(0.0, peer or 100 + partition + 10 * attempt, "r", partition, attempt, stage=stage)
+    return FeederJoinedEvent(0.0, peer or 100 + partition + 10 * attempt, "r", partition, attempt, stage=stage)
 
 
 def micro(epoch=0, partition=0, attempt=0, query="q"):
-    return FeederJoined(0.0, 1000 * epoch + 10 * partition + attempt, "r", partition, attempt, query, epoch, "9")
+    return FeederJoinedEvent(0.0, 1000 * epoch + 10 * partition + attempt, "r", partition, attempt, query, epoch, "9")
 
 
 def run(evaluations, feeder, time=0.0, *, ended=True):
@@ -120,7 +120,7 @@ def some(partition=0, *, stage, tasks=1, attempt=0, **facts):
     """A task of a stage that reads some of four partitions."""
     told = StageFacts(tasks, 4, **{"rdd": 7, "execution": "5", "inputs": 4} | facts)
     peer = 1000 * int(stage) + 10 * partition + attempt
-    return FeederJoined(0.0, peer, "r", partition, attempt, stage=stage, facts=told)
+    return FeederJoinedEvent(0.0, peer, "r", partition, attempt, stage=stage, facts=told)
 
 
 def test_the_stages_of_one_take_share_their_state():
@@ -150,7 +150,7 @@ def test_a_shuffle_of_which_files_are_lost_is_refused():
 
 
 def test_a_stage_of_which_spark_says_nothing_is_refused():
-    assert Evaluations().register(FeederJoined(0.0, 1, "r", facts="stage 9 is given up")) == "stage 9 is given up"
+    assert Evaluations().register(FeederJoinedEvent(0.0, 1, "r", facts="stage 9 is given up")) == "stage 9 is given up"
 
 
 def kept(partition=0, *, stage, execution, tasks=4, attempt=0):
@@ -201,7 +201,7 @@ def test_what_is_not_persisted_any_more_is_not_kept():
 
 def piece(epoch, partition, tasks, kept=None):
     told = StageFacts(tasks, 4, inputs=4, kept=kept)
-    return FeederJoined(0.0, 100 * epoch + 10 * partition + tasks, "r", partition, 0, "q", epoch, "9", facts=told)
+    return FeederJoinedEvent(0.0, 100 * epoch + 10 * partition + tasks, "r", partition, 0, "q", epoch, "9", facts=told)
 
 
 def test_a_query_does_not_go_on_from_a_batch_of_which_only_a_part_was_read():

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import CheckpointTaken, FeederJoined, RegionOpened, Save, StageFacts, Tell
+from evenflow.control.events import (
+    CheckpointTakenEvent,
+    FeederJoinedEvent,
+    RegionOpenedEvent,
+    SaveInstruction,
+    SendInstruction,
+    StageFacts,
+)
 from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse
 from evenflow.model.checkpoint import Base, BatchLog, Begun
 from evenflow.model.messages import EvaluationLost
@@ -269,7 +276,7 @@ def test_an_altered_number_in_a_claim_is_refused_and_may_be_put_back(key):
 def settled_batch(thread, store, epoch, region="r"):
     """One batch of a query, with all its notes."""
     for content in (Begun(epoch, 1, (epoch - 1, 1), "run"), Base(epoch, 1)):
-        assert thread._tried(Save(region, "q", "", content)) == ""
+        assert thread._tried(SaveInstruction(region, "q", "", content)) == ""
 
 
 def test_of_a_list_that_is_put_again_only_the_newest_is_kept():
@@ -314,7 +321,7 @@ def test_claims_stay_until_all_queries_are_found_complete():
     second.add("s", Kept("op", 4))
     claims = marks(store)
     assert len(claims) == 2
-    assert second._tried(Save("s", "q", "", Base())) == "", "a first state"
+    assert second._tried(SaveInstruction("s", "q", "", Base())) == "", "a first state"
     assert marks(store) == claims
     begun = next(name for name in store.blobs if name.startswith("r/q/begun/"))
     content = store.blobs.pop(begun)
@@ -348,7 +355,7 @@ def batch(checkpoint_thread, store, epoch, writer, logs):
     logs.append(BatchLog(epoch, 1, {f"0.{writer}": 1}, (0,)))
     while len(logs) > 2:
         logs.popleft()
-    return checkpoint_thread._tried(Save("r", "q", "epoch", Base(epoch, 1, (), tuple(logs))))
+    return checkpoint_thread._tried(SaveInstruction("r", "q", "epoch", Base(epoch, 1, (), tuple(logs))))
 
 
 def newest(checkpoint_thread):
@@ -396,11 +403,11 @@ def test_a_driver_that_wakes_deletes_nothing_that_is_needed(at, monkeypatch):
 
 def test_queries_of_a_cluster_that_lost_its_checkpoint_end():
     controller = Controller(1)
-    controller.handle(RegionOpened(0.0, "r", "op", Hash(), 4, durable=True))
-    feeder = FeederJoined(0.0, 5, "r", query="q", stage="1", run="1", facts=StageFacts(1, 1, inputs=1))
+    controller.handle(RegionOpenedEvent(0.0, "r", "op", Hash(), 4, durable=True))
+    feeder = FeederJoinedEvent(0.0, 5, "r", query="q", stage="1", run="1", facts=StageFacts(1, 1, inputs=1))
     controller.handle(feeder)
-    said = controller.handle(CheckpointTaken(1.0, "taken by B"))
+    said = controller.handle(CheckpointTakenEvent(1.0, "taken by B"))
     assert record(1.0, "checkpoint-taken", {"why": "taken by B"}) in said
-    assert Tell(5, EvaluationLost("taken by B")) in said
-    again = controller.handle(FeederJoined(2.0, 6, "r", query="q", stage="2", run="2"))
-    assert Tell(6, EvaluationLost("taken by B")) in again
+    assert SendInstruction(5, EvaluationLost("taken by B")) in said
+    again = controller.handle(FeederJoinedEvent(2.0, 6, "r", query="q", stage="2", run="2"))
+    assert SendInstruction(6, EvaluationLost("taken by B")) in again

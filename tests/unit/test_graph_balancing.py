@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from evenflow.control.events import WARM, Warn
+from evenflow.control.events import WARM, WarnInstruction
 from evenflow.control.graphs.balancing import LITTLE
 from evenflow.control.moves.movement import BATCH_UNITS
 from evenflow.model.entries import EventEntry
@@ -303,11 +303,11 @@ def test_a_placement_that_raises_is_written_down():
 def test_an_operator_that_is_too_heavy_is_warned_of_once():
     rig = GraphRig(TWO, placement_named("potential"), (0, 1), quotas={0: 0.5, 1: 0.5})
     reports = told_of(rig, (0.7, 0.1))
-    warnings = [each.text for each in warm(rig, reports, {0: 1000}) if isinstance(each, Warn)]
+    warnings = [each.text for each in warm(rig, reports, {0: 1000}) if isinstance(each, WarnInstruction)]
     assert len(warnings) == 1
     assert "graph r: operator 'n0' has a load of 0.70, and no worker may have more than 0.50" in warnings[0]
     rig.settle()
-    again = [each for _ in range(4) for each in rig.period(reports, {0: 1000}) if isinstance(each, Warn)]
+    again = [each for _ in range(4) for each in rig.period(reports, {0: 1000}) if isinstance(each, WarnInstruction)]
     assert again == []
 
 

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import FeederJoined, GraphPlacing, Heard, PeerLeft, RegionOpened, Stop, Tell, Tick
+from evenflow.control.events import (
+    FeederJoinedEvent,
+    GraphPlacing,
+    MessageEvent,
+    PeerLeftEvent,
+    RegionOpenedEvent,
+    SendInstruction,
+    StopEvent,
+    TickEvent,
+)
 from evenflow.control.graphs.region import GraphRegion
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits
@@ -33,7 +42,7 @@ SITES = {worker: Site(10 + worker, f"h{worker}", 900 + worker) for worker in ran
 
 
 def opened(operator="op", durable=False):
-    return RegionOpened(0.0, "r", operator, Hash(), 5, durable, graph=PLACING)
+    return RegionOpenedEvent(0.0, "r", operator, Hash(), 5, durable, graph=PLACING)
 
 
 def region(durable=False):
@@ -44,19 +53,19 @@ def region(durable=False):
 
 def fed(made, peer=21, stage="1"):
     """A feeder is let in; what is told."""
-    feeder = FeederJoined(1.0, peer, "r", stage=stage)
+    feeder = FeederJoinedEvent(1.0, peer, "r", stage=stage)
     assert not made.register(feeder)
     return [*made.join(feeder), *made.hear(1.0, feeder, FeederBegan(0))]
 
 
 def routings(told):
     """By peer, the latest routing."""
-    messages = [(each.peer, each.message) for each in told if isinstance(each, Tell)]
+    messages = [(each.peer, each.message) for each in told if isinstance(each, SendInstruction)]
     return {peer: message for peer, message in messages if isinstance(message, GraphRouting)}
 
 
 def kinds(told):
-    return [type(each.message).__name__ for each in told if isinstance(each, Tell)]
+    return [type(each.message).__name__ for each in told if isinstance(each, SendInstruction)]
 
 
 def moving(made, unit=0):
@@ -86,9 +95,8 @@ def test_workers_are_senders():
     made = region()
     fed(made)
     told = moving(made)
-    assert [each.peer for each in told if isinstance(each, Tell) and isinstance(each.message, PauseUnits)] == [
-        10, 11, 12, 21,
-    ]  # fmt: skip
+    paused = [each.peer for each in told if isinstance(each, SendInstruction) and isinstance(each.message, PauseUnits)]
+    assert paused == [10, 11, 12, 21]
 
 
 def test_who_joins_during_a_movement_is_told_of_it():
@@ -143,17 +151,22 @@ def results(told):
 
 def test_what_came_out_last_is_written_down_when_the_cluster_stops_and_when_tasks_leave_then():
     made, progress = Controller(1), FlowProgress({0: 7}, Latencies({3: 5}, 0.5))
-    for event in (opened(), FeederJoined(0.0, 21, "r", stage="1"), Tick(0.1), Heard(0.2, 21, progress)):
+    for event in (
+        opened(),
+        FeederJoinedEvent(0.0, 21, "r", stage="1"),
+        TickEvent(0.1),
+        MessageEvent(0.2, 21, progress),
+    ):
         assert not results(made.handle(event))
-    assert results(made.handle(Stop(0.3))) == [(7, 5)]
-    made.handle(Heard(0.4, 21, progress))
-    assert results(made.handle(PeerLeft(0.5, 21, "the cluster is stopping"))) == [(7, 5)]
+    assert results(made.handle(StopEvent(0.3))) == [(7, 5)]
+    made.handle(MessageEvent(0.4, 21, progress))
+    assert results(made.handle(PeerLeftEvent(0.5, 21, "the cluster is stopping"))) == [(7, 5)]
 
 
 def test_what_came_out_last_is_written_down_when_the_region_ends():
     made = region()
     fed(made)
-    list(made.hear(1.0, FeederJoined(1.0, 21, "r", stage="1"), FlowProgress({0: 7}, Latencies({3: 5}, 0.5))))
+    list(made.hear(1.0, FeederJoinedEvent(1.0, 21, "r", stage="1"), FlowProgress({0: 7}, Latencies({3: 5}, 0.5))))
     assert results(made.close(1.1)) == [(7, 5)]
 
 
@@ -169,13 +182,13 @@ def test_a_rest_between_batches_is_in_no_sample_and_every_row_in_one():
 
     for batch in range(4):
         start = 33.0 * batch + 1
-        feeder = FeederJoined(start, 21 + batch, "r", stage=str(batch))
+        feeder = FeederJoinedEvent(start, 21 + batch, "r", stage=str(batch))
         assert not made.register(feeder)
         entries += [*made.join(feeder), *made.hear(start, feeder, FeederBegan(0))]
         for step in range(1, 31):
             tell(start + step / 10)
             entries += made.tick(start + step / 10)
-        entries += made.leave(feeder, PeerLeft(start + 3.05, feeder.peer, "done"), True)
+        entries += made.leave(feeder, PeerLeftEvent(start + 3.05, feeder.peer, "done"), True)
         tell(start + 3.1)
         for step in range(32, 330):
             entries += made.tick(start + step / 10)
@@ -190,11 +203,11 @@ def test_a_rest_between_batches_is_in_no_sample_and_every_row_in_one():
 def test_settled_is_a_graph_whose_tasks_have_left_and_whose_results_are_written_down():
     made = region()
     assert made.settled
-    feeder = FeederJoined(1.0, 21, "r", stage="1")
+    feeder = FeederJoinedEvent(1.0, 21, "r", stage="1")
     fed(made)
     list(made.tick(1.0))
     list(made.hear(1.1, feeder, FlowProgress({0: 5}, Latencies({1: 5}, 0.5), {0: 3})))
-    list(made.leave(feeder, PeerLeft(1.2, 21, "it has ended"), True))
+    list(made.leave(feeder, PeerLeftEvent(1.2, 21, "it has ended"), True))
     assert not made.settled  # on its way to the event log
     records = list(made.tick(5.0))
     assert "graph-results" in [getattr(each, "event", "") for each in records]

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import FeederJoined, Heard, MoveAsked, PeerLeft, RegionOpened, Stop, Tell, Tick, Warn
+from evenflow.control.events import (
+    FeederJoinedEvent,
+    MessageEvent,
+    MoveAskedEvent,
+    PeerLeftEvent,
+    RegionOpenedEvent,
+    SendInstruction,
+    StopEvent,
+    TickEvent,
+    WarnInstruction,
+)
 from evenflow.control.moves.movement import MARKERS_S, PATIENCE_S
 from evenflow.model import MoveUnits
 from evenflow.model.messages import (
@@ -38,30 +48,32 @@ class Scene:
         self.controller = Controller(3, stall_timeout=stall_timeout)
         self.told = []
         self.events = []
-        self.do(RegionOpened(opened, "r", "op", Hash(), UNITS))
+        self.do(RegionOpenedEvent(opened, "r", "op", Hash(), UNITS))
         for worker in range(workers):
             self.join(worker)
 
     def do(self, event):
         for each in self.controller.handle(event):
-            (self.told if isinstance(each, Tell) else self.events).append(each)
+            (self.told if isinstance(each, SendInstruction) else self.events).append(each)
 
     def join(self, worker, incarnation=1):
-        self.do(Heard(0.0, 10 * incarnation + worker, WorkerHello(worker, "h", 1, 1, transfer_port=900 + worker)))
+        self.do(
+            MessageEvent(0.0, 10 * incarnation + worker, WorkerHello(worker, "h", 1, 1, transfer_port=900 + worker))
+        )
 
     def lose(self, peer):
-        self.do(PeerLeft(0.0, peer, "killed"))
+        self.do(PeerLeftEvent(0.0, peer, "killed"))
 
     def feeder(self, peer, stage="1", partition=0, begin=True):
-        self.do(FeederJoined(0.0, peer, "r", partition, stage=stage))
+        self.do(FeederJoinedEvent(0.0, peer, "r", partition, stage=stage))
         if begin:
-            self.do(Heard(0.0, peer, FeederBegan(partition)))
+            self.do(MessageEvent(0.0, peer, FeederBegan(partition)))
 
     def move(self, units, source, target):
-        self.do(MoveAsked(0.0, MoveUnits("r", tuple(units), source, target)))
+        self.do(MoveAskedEvent(0.0, MoveUnits("r", tuple(units), source, target)))
 
     def report(self, worker, outcome, move=1):
-        self.do(Heard(0.0, 10 + worker, MoveReport("r", move, outcome)))
+        self.do(MessageEvent(0.0, 10 + worker, MoveReport("r", move, outcome)))
 
     def heard(self, peer, kind):
         return [each.message for each in self.told if each.peer == peer and isinstance(each.message, kind)]
@@ -127,7 +139,7 @@ def test_a_feeder_whose_evaluation_is_over_may_begin_with_no_worker_there():
     scene.feeder(100)
     scene.feeder(101, partition=1, begin=False)
     scene.lose(10)
-    scene.do(Heard(0.0, 101, FeederBegan(0)))
+    scene.do(MessageEvent(0.0, 101, FeederBegan(0)))
     assert scene.heard(101, EvaluationLost)
 
 
@@ -135,8 +147,8 @@ def test_a_feeder_leaves_by_the_name_that_it_came_with():
     """Its rows may be of another partition than its task: whoever reads the log finds who is still there."""
     scene = Scene()
     scene.feeder(100, partition=4, begin=False)
-    scene.do(Heard(0.0, 100, FeederBegan(1)))
-    scene.do(PeerLeft(1.0, 100, "done"))
+    scene.do(MessageEvent(0.0, 100, FeederBegan(1)))
+    scene.do(PeerLeftEvent(1.0, 100, "done"))
     told = [fields_of(each) for each in scene.events if each.event in ("feeder-joined", "feeder-left")]
     assert [each["partition"] for each in told] == [4, 4]
 
@@ -144,21 +156,21 @@ def test_a_feeder_leaves_by_the_name_that_it_came_with():
 def test_a_refused_feeder_leaves_nothing():
     scene = Scene()
     scene.feeder(100)
-    scene.do(Heard(0.0, 100, FeederEnded()))
-    scene.do(PeerLeft(0.0, 100, "done"))
+    scene.do(MessageEvent(0.0, 100, FeederEnded()))
+    scene.do(PeerLeftEvent(0.0, 100, "done"))
     scene.feeder(101)
     assert scene.heard(101, EvaluationLost)
-    scene.do(Heard(0.0, 101, FeederEnded()))
-    scene.do(PeerLeft(0.0, 101, "done"))
+    scene.do(MessageEvent(0.0, 101, FeederEnded()))
+    scene.do(PeerLeftEvent(0.0, 101, "done"))
     assert not scene.controller.feeders
 
 
 @pytest.mark.parametrize(("stopped", "told"), [(True, "evaluation-stopped"), (False, "evaluation-ended")])
 def test_a_query_that_is_stopped_on_purpose_is_told_from_one_that_broke_off(stopped, told):
     scene = Scene()
-    scene.do(FeederJoined(0.0, 100, "r", 0, stage="1", query="q"))
-    scene.do(Heard(0.0, 100, FeederBegan(0)))
-    scene.do(PeerLeft(1.0, 100, "closed", stopped=stopped))
+    scene.do(FeederJoinedEvent(0.0, 100, "r", 0, stage="1", query="q"))
+    scene.do(MessageEvent(0.0, 100, FeederBegan(0)))
+    scene.do(PeerLeftEvent(1.0, 100, "closed", stopped=stopped))
     assert [each.event for each in scene.events if each.event.startswith("evaluation-")] == [told]
 
 
@@ -166,10 +178,10 @@ def test_a_feeder_whose_evaluation_ended_while_it_waited_for_workers_hears_no_mo
     scene = Scene(workers=0)
     scene.feeder(100)
     scene.feeder(101, partition=1)
-    scene.do(Heard(0.0, 101, FeederFailed("on purpose")))
+    scene.do(MessageEvent(0.0, 101, FeederFailed("on purpose")))
     assert [fields_of(e)["error"] for e in scene.events if e.event == "feeder-failed"] == ["on purpose"]
     scene.join(0)
-    scene.do(Tick(1.0))
+    scene.do(TickEvent(1.0))
     assert [type(each.message) for each in scene.told if each.peer == 100] == [EvaluationLost]
 
 
@@ -189,11 +201,11 @@ def test_stopping_is_no_loss():
     scene.feeder(101, partition=1)
     scene.move([0], 0, 1)
     scene.events.clear()
-    scene.do(Stop(1.0))
-    scene.do(Heard(1.1, 100, FeederFailed("the cluster is stopping")))
+    scene.do(StopEvent(1.0))
+    scene.do(MessageEvent(1.1, 100, FeederFailed("the cluster is stopping")))
     for peer in (100, 101, 10, 11, 12):
         scene.lose(peer)
-    scene.do(Tick(1e6))
+    scene.do(TickEvent(1e6))
     told = ["cluster-stopping", "feeder-left", "feeder-left", *["worker-stopped"] * 3]
     assert [each.event for each in scene.events] == told
 
@@ -206,9 +218,9 @@ def test_workers_that_do_not_answer_cost_the_state(silent, told):
     for outcome in told:
         scene.report(0, outcome)
     for time in (MARKERS_S, PATIENCE_S + MARKERS_S, 100.0):
-        scene.do(Tick(time))
+        scene.do(TickEvent(time))
     assert not scene.heard(100, EvaluationLost)
-    scene.do(Tick(100.0 + PATIENCE_S))
+    scene.do(TickEvent(100.0 + PATIENCE_S))
     reason, worker = scene.heard(100, EvaluationLost)[0].reason, 1 if silent == "target" else 0
     assert "could be neither moved nor taken back" in reason
     assert f"worker {worker} has not answered for 1" in reason
@@ -225,7 +237,7 @@ def test_who_goes_by_arrivals_is_asked_until_all_rows_are_through(monkeypatch, b
     balancing.balance = balance()
     scene.feeder(100)
     balancing.decide(1.0, scene.region.feeders, scene.region.draining)
-    scene.do(Heard(1.5, 100, FeederDraining()))
+    scene.do(MessageEvent(1.5, 100, FeederDraining()))
     balancing.decide(2.0, scene.region.feeders, scene.region.draining)
     assert len(times) == asked
 
@@ -240,18 +252,20 @@ def test_who_goes_by_arrivals_is_asked_until_all_rows_are_through(monkeypatch, b
 )
 def test_rows_that_meet_in_the_order_of_arrival_are_warned_of_once(batches, warned):
     scene = Scene(workers=0)
-    scene.do(RegionOpened(0.0, "s", "op", Hash(), UNITS, order_warning="order_by= is the remedy"))
+    scene.do(RegionOpenedEvent(0.0, "s", "op", Hash(), UNITS, order_warning="order_by= is the remedy"))
     for peer, (stage, partition) in enumerate(batches, 100):
-        scene.do(FeederJoined(0.0, peer, "s", partition, stage=stage))
-        scene.do(Heard(0.0, peer, FeederBegan(partition)))
-    assert [each for each in scene.events if isinstance(each, Warn)] == [Warn("order_by= is the remedy")] * warned
+        scene.do(FeederJoinedEvent(0.0, peer, "s", partition, stage=stage))
+        scene.do(MessageEvent(0.0, peer, FeederBegan(partition)))
+    assert [each for each in scene.events if isinstance(each, WarnInstruction)] == [
+        WarnInstruction("order_by= is the remedy")
+    ] * warned
 
 
 def test_nobody_warns_where_order_does_not_matter():
     scene = Scene()
     scene.feeder(100, partition=0)
     scene.feeder(101, partition=1)
-    assert not [each for each in scene.events if isinstance(each, Warn)]
+    assert not [each for each in scene.events if isinstance(each, WarnInstruction)]
 
 
 def test_the_event_log_lists_the_units_with_most_rows(monkeypatch):
@@ -262,10 +276,12 @@ def test_the_event_log_lists_the_units_with_most_rows(monkeypatch):
 
     def period(time):
         had = np.flatnonzero(rows).astype(np.int32)
-        scene.do(Heard(time, 1, FeederArrivals(had, rows[had])))
+        scene.do(MessageEvent(time, 1, FeederArrivals(had, rows[had])))
         nothing = np.zeros(0, np.int32), np.zeros(0, np.int64)
         for worker in range(3):
-            scene.do(Heard(time, 10 + worker, ConsumerReport("r", 1.0, 0.5, 0.5, 0, 0, *nothing, *nothing, *nothing)))
+            scene.do(
+                MessageEvent(time, 10 + worker, ConsumerReport("r", 1.0, 0.5, 0.5, 0, 0, *nothing, *nothing, *nothing))
+            )
 
     for time in range(501, 513):
         period(float(time))

@@ -1,6 +1,6 @@
 """Late rows are warned of once, with their number by input, and the event log has all of them."""
 
-from evenflow.control.events import Warn
+from evenflow.control.events import WarnInstruction
 from evenflow.control.regions.late_rows import NOTED_S, SETTLED_S, LateRows
 from evenflow.model.entries import RowsLateEntry
 from tests.support.records import fields_of, record
@@ -15,7 +15,7 @@ def test_one_warning_with_the_number_and_an_entry_now_and_then():
     assert said(late, 0.0, {}) == said(late, 0.0, {"late": 0, "late of left": 0}) == []
     assert said(late, 5.0, {"late": 3, "late of left": 3, "late of right": 0}) == []
     warning, noted = said(late, 5.0 + SETTLED_S, {"late": 1200, "late of left": 1200, "late of right": 0})
-    assert isinstance(warning, Warn)
+    assert isinstance(warning, WarnInstruction)
     assert "pairs: 1,200 rows came too late so far (left: 1,200)" in warning.text
     assert "Give lateness=, or a larger one" in warning.text
     fields = {"region": "pairs", "rows": 1200, "total": 1200, "inputs": {"left": 1200}}
@@ -33,5 +33,5 @@ def test_nothing_is_left_unsaid_at_the_end_and_a_restarted_query_is_warned_again
     assert fields_of(noted)["inputs"] == {}
     assert [type(each) for each in said(late, 1.1, {"late": 2}, final=True)] == [RowsLateEntry]
     late.start_again()
-    assert [type(each) for each in said(late, 1.2, {"late": 3}, final=True)] == [Warn, RowsLateEntry]
+    assert [type(each) for each in said(late, 1.2, {"late": 3}, final=True)] == [WarnInstruction, RowsLateEntry]
     assert said(late, 1.3, {"late": 3}, final=True) == []

@@ -3,7 +3,7 @@
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import FeederJoined, Heard, RegionOpened, Stop, Tick
+from evenflow.control.events import FeederJoinedEvent, MessageEvent, RegionOpenedEvent, StopEvent, TickEvent
 from evenflow.control.regions.performance import FEEDERS, PerformanceLog
 from evenflow.model.latency import Latencies, bucket_of, middle_ms
 from evenflow.model.messages import ConnectionCounts, FeederReport, WorkerHello
@@ -156,18 +156,18 @@ def test_an_entry_names_a_bounded_number_of_feeders():
 @pytest.mark.parametrize(("balance", "units"), [(RoundRobin(), 0), (Hash(), 4)])
 def test_snapshots_and_log_of_both_kinds_of_region(balance, units):
     made = Controller(1)
-    made.handle(Heard(0.0, 1, WorkerHello(0, "here", 1, 1)))
-    made.handle(RegionOpened(0.0, "r", "op", balance, units))
+    made.handle(MessageEvent(0.0, 1, WorkerHello(0, "here", 1, 1)))
+    made.handle(RegionOpenedEvent(0.0, "r", "op", balance, units))
     for peer in (21, 22):
-        made.handle(FeederJoined(0.0, peer, "r", partition=peer, stage="1"))
-    made.handle(Tick(1.0))
+        made.handle(FeederJoinedEvent(0.0, peer, "r", partition=peer, stage="1"))
+    made.handle(TickEvent(1.0))
     for peer in (21, 22):
-        made.handle(Heard(1.5, peer, report(10, 0.1)))
-    told = [fields_of(each) for each in made.handle(Tick(2.0)) if getattr(each, "event", "") == "performance"]
+        made.handle(MessageEvent(1.5, peer, report(10, 0.1)))
+    told = [fields_of(each) for each in made.handle(TickEvent(2.0)) if getattr(each, "event", "") == "performance"]
     assert [fields["rows_in"] for fields in told] == [20]
     assert [each["partition"] for each in told[0]["feeders"]] == [21, 22]
     found = made.region("r").snapshot(2.0).performance
     assert (found.rows_in, found.latencies.summary.rows) == (20, 20)
     assert found.workers[0].summary.mean == pytest.approx(50)
-    made.handle(Heard(2.5, 21, report(5, 0.1)))
-    assert "performance" in [getattr(each, "event", "") for each in made.handle(Stop(2.6))]
+    made.handle(MessageEvent(2.5, 21, report(5, 0.1)))
+    assert "performance" in [getattr(each, "event", "") for each in made.handle(StopEvent(2.6))]

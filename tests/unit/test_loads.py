@@ -5,21 +5,21 @@ import pytest
 from evenflow.errors import ProtocolError, StateGone
 from evenflow.model.messages import DropState, ForgetEvaluation, LoadState, StateLoaded
 from evenflow.runtime.worker.events import (
-    ClearState,
-    ForgetLog,
-    LetGo,
-    LoadBegun,
-    LoadEnded,
-    Round,
-    StartLoad,
-    TellController,
-    UseLoaded,
+    ClearStateInstruction,
+    DropLoadedInstruction,
+    ForgetLogInstruction,
+    LoadBegunEvent,
+    LoadEndedEvent,
+    LoopRoundEvent,
+    StartLoadInstruction,
+    TellInstruction,
+    UseLoadedInstruction,
 )
 from evenflow.runtime.worker.saving.loads import Loads
 
 KEY = "r", "query q"
 STATE, OTHER = object(), object()
-CLEAR = ClearState(*KEY)
+CLEAR = ClearStateInstruction(*KEY)
 
 
 EARLIER = 1, 3
@@ -35,61 +35,81 @@ ELSEWHERE = load(1, "query p")
 
 
 def told(number=1, error="", evaluation="query q", **more):
-    return TellController(StateLoaded("r", evaluation, number, error, **more))
+    return TellInstruction(StateLoaded("r", evaluation, number, error, **more))
 
 
 ORDERED = [(FIRST, [CLEAR])]
-BEGUN = [*ORDERED, (Round(), [StartLoad(FIRST)]), (LoadBegun(FIRST), []), (Round(), [])]
-SUPERSEDED = [*BEGUN, (SECOND, [CLEAR]), (Round(), [StartLoad(SECOND)]), (LoadBegun(SECOND), [])]
-USED = LoadEnded(FIRST, STATE, "", 7, 8, 0.5), [UseLoaded(FIRST, STATE), told(bytes=7, rows=8, seconds=0.5)]
+BEGUN = [
+    *ORDERED,
+    (LoopRoundEvent(), [StartLoadInstruction(FIRST)]),
+    (LoadBegunEvent(FIRST), []),
+    (LoopRoundEvent(), []),
+]
+SUPERSEDED = [
+    *BEGUN,
+    (SECOND, [CLEAR]),
+    (LoopRoundEvent(), [StartLoadInstruction(SECOND)]),
+    (LoadBegunEvent(SECOND), []),
+]
+USED = (
+    LoadEndedEvent(FIRST, STATE, "", 7, 8, 0.5),
+    [UseLoadedInstruction(FIRST, STATE), told(bytes=7, rows=8, seconds=0.5)],
+)
 
 SCRIPTS = {
-    "state is loaded": [*BEGUN, USED, (Round(), [])],
+    "state is loaded": [*BEGUN, USED, (LoopRoundEvent(), [])],
     "a load waits for its operator's code": [
         *ORDERED,
-        (Round(), [StartLoad(FIRST)]),
-        (Round(), [StartLoad(FIRST)]),
-        (LoadBegun(FIRST), []),
-        (Round(), []),
+        (LoopRoundEvent(), [StartLoadInstruction(FIRST)]),
+        (LoopRoundEvent(), [StartLoadInstruction(FIRST)]),
+        (LoadBegunEvent(FIRST), []),
+        (LoopRoundEvent(), []),
     ],
     "the operator's code cannot be loaded": [
         *ORDERED,
-        (LoadBegun(FIRST, "broken"), [told(error="broken")]),
-        (Round(), []),
+        (LoadBegunEvent(FIRST, "broken"), [told(error="broken")]),
+        (LoopRoundEvent(), []),
         (SECOND, [CLEAR]),
-        (Round(), [StartLoad(SECOND)]),
+        (LoopRoundEvent(), [StartLoadInstruction(SECOND)]),
     ],
-    "a load fails": [*BEGUN, (LoadEnded(FIRST, None, "damaged"), [told(error="damaged")]), (Round(), [])],
-    "a load is superseded before it begins": [*ORDERED, (SECOND, [CLEAR]), (Round(), [StartLoad(SECOND)])],
+    "a load fails": [*BEGUN, (LoadEndedEvent(FIRST, None, "damaged"), [told(error="damaged")]), (LoopRoundEvent(), [])],
+    "a load is superseded before it begins": [
+        *ORDERED,
+        (SECOND, [CLEAR]),
+        (LoopRoundEvent(), [StartLoadInstruction(SECOND)]),
+    ],
     "the superseded load ends first": [
         *SUPERSEDED,
-        (LoadEnded(FIRST, STATE), [LetGo(STATE)]),
-        (LoadEnded(SECOND, OTHER), [UseLoaded(SECOND, OTHER), told(2)]),
+        (LoadEndedEvent(FIRST, STATE), [DropLoadedInstruction(STATE)]),
+        (LoadEndedEvent(SECOND, OTHER), [UseLoadedInstruction(SECOND, OTHER), told(2)]),
     ],
     "the superseded load ends last": [
         *SUPERSEDED,
-        (LoadEnded(SECOND, OTHER), [UseLoaded(SECOND, OTHER), told(2)]),
-        (LoadEnded(FIRST, STATE), [LetGo(STATE)]),
+        (LoadEndedEvent(SECOND, OTHER), [UseLoadedInstruction(SECOND, OTHER), told(2)]),
+        (LoadEndedEvent(FIRST, STATE), [DropLoadedInstruction(STATE)]),
     ],
-    "the superseded load fails, and nobody is told": [*SUPERSEDED, (LoadEnded(FIRST, None, "x"), [LetGo(None)])],
+    "the superseded load fails, and nobody is told": [
+        *SUPERSEDED,
+        (LoadEndedEvent(FIRST, None, "x"), [DropLoadedInstruction(None)]),
+    ],
     "state is dropped while it is loaded": [*BEGUN, (DropState(*KEY), [CLEAR]), USED],
     "the evaluation ends before its load begins": [
         *ORDERED,
-        (ForgetEvaluation(*KEY), [ForgetLog(*KEY), CLEAR]),
-        (Round(), []),
+        (ForgetEvaluation(*KEY), [ForgetLogInstruction(*KEY), CLEAR]),
+        (LoopRoundEvent(), []),
     ],
     "the evaluation ends while its state is loaded": [
         *BEGUN,
-        (ForgetEvaluation(*KEY), [ForgetLog(*KEY), CLEAR]),
-        (LoadEnded(FIRST, STATE), [LetGo(STATE)]),
+        (ForgetEvaluation(*KEY), [ForgetLogInstruction(*KEY), CLEAR]),
+        (LoadEndedEvent(FIRST, STATE), [DropLoadedInstruction(STATE)]),
     ],
     "loads of two evaluations": [
         *BEGUN,
-        (ELSEWHERE, [ClearState("r", "query p")]),
-        (Round(), [StartLoad(ELSEWHERE)]),
-        (LoadBegun(ELSEWHERE), []),
+        (ELSEWHERE, [ClearStateInstruction("r", "query p")]),
+        (LoopRoundEvent(), [StartLoadInstruction(ELSEWHERE)]),
+        (LoadBegunEvent(ELSEWHERE), []),
         USED,
-        (LoadEnded(ELSEWHERE, OTHER), [UseLoaded(ELSEWHERE, OTHER), told(evaluation="query p")]),
+        (LoadEndedEvent(ELSEWHERE, OTHER), [UseLoadedInstruction(ELSEWHERE, OTHER), told(evaluation="query p")]),
     ],
 }
 
@@ -115,10 +135,10 @@ def test_loads(script):
         (ORDERED, "whose state was dropped"),
         (BEGUN, "whose state was dropped"),
         ([*BEGUN, USED], ""),
-        ([*BEGUN, (LoadEnded(FIRST, None, "x"), [told(error="x")])], "whose state was dropped"),
-        ([*SUPERSEDED, (LoadEnded(FIRST, STATE), [LetGo(STATE)])], "whose state was dropped"),
-        ([(ForgetEvaluation(*KEY), [ForgetLog(*KEY), CLEAR])], "which is over"),
-        ([*BEGUN, (ForgetEvaluation(*KEY), [ForgetLog(*KEY), CLEAR])], "which is over"),
+        ([*BEGUN, (LoadEndedEvent(FIRST, None, "x"), [told(error="x")])], "whose state was dropped"),
+        ([*SUPERSEDED, (LoadEndedEvent(FIRST, STATE), [DropLoadedInstruction(STATE)])], "whose state was dropped"),
+        ([(ForgetEvaluation(*KEY), [ForgetLogInstruction(*KEY), CLEAR])], "which is over"),
+        ([*BEGUN, (ForgetEvaluation(*KEY), [ForgetLogInstruction(*KEY), CLEAR])], "which is over"),
     ],
 )
 def test_rows_are_taken_only_where_their_state_is(script, refused):
@@ -139,7 +159,7 @@ def test_rows_are_taken_only_where_their_state_is(script, refused):
         ORDERED,
         BEGUN,
         [*BEGUN, (DropState(*KEY), [CLEAR])],
-        [*BEGUN, (LoadEnded(FIRST, None, "x"), [told(error="x")])],
+        [*BEGUN, (LoadEndedEvent(FIRST, None, "x"), [told(error="x")])],
     ],
     ids=["ordered", "begun", "dropped meanwhile", "failed"],
 )

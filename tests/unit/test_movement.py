@@ -170,16 +170,16 @@ def test_nobody_waits_for_a_feeder_that_left():
 def test_regions_number_their_movements_apart():
     """A worker knows movements by their number alone: two regions must not use one."""
     from evenflow.control.controller import Controller
-    from evenflow.control.events import Heard, MoveAsked, RegionOpened
+    from evenflow.control.events import MessageEvent, MoveAskedEvent, RegionOpenedEvent
     from evenflow.policy import Hash
 
     controller = Controller(2)
     for worker in range(2):
-        controller.handle(Heard(0.0, 10 + worker, WorkerHello(worker, "h", 1, 1, transfer_port=900 + worker)))
+        controller.handle(MessageEvent(0.0, 10 + worker, WorkerHello(worker, "h", 1, 1, transfer_port=900 + worker)))
     numbers = []
     for region in ("a", "b"):
-        controller.handle(RegionOpened(0.0, region, "op", Hash(), 4))
-        told = controller.handle(MoveAsked(1.0, MoveUnits(region, (0,), 0, 1)))
+        controller.handle(RegionOpenedEvent(0.0, region, "op", Hash(), 4))
+        told = controller.handle(MoveAskedEvent(1.0, MoveUnits(region, (0,), 0, 1)))
         numbers += [each.message.move for each in told if isinstance(getattr(each, "message", None), SendUnits)]
     assert len(set(numbers)) == 2
 

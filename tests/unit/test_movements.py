@@ -15,32 +15,32 @@ from evenflow.model.messages import (
     WorkerTrouble,
 )
 from evenflow.runtime.worker.events import (
-    Arrived,
-    BackInPlace,
-    DeleteFromStore,
-    DeliveryRefused,
-    Disown,
-    FetchFromStore,
-    Flush,
-    Flushed,
-    Install,
-    Installed,
-    Marked,
-    PutBack,
-    PutInStore,
-    Round,
-    RowsTaken,
-    Send,
-    Settle,
-    Settled,
-    TakenOut,
-    TakeOut,
-    TakeRows,
-    TellController,
-    ThrowAway,
-    Undelivered,
-    Unfetched,
-    UnitsStored,
+    AnswerRowsInstruction,
+    DeleteUnitsInstruction,
+    DeliveryFailedEvent,
+    DeliveryRefusedEvent,
+    DiscardUnitsInstruction,
+    DisownUnitsInstruction,
+    FetchFailedEvent,
+    FetchUnitsInstruction,
+    FlushedEvent,
+    FlushInstruction,
+    InstallUnitsInstruction,
+    LoopRoundEvent,
+    MarkerReachedEvent,
+    PutBackUnitsInstruction,
+    RowsAnsweredEvent,
+    RowsTakenEvent,
+    SendUnitsInstruction,
+    StoreUnitsInstruction,
+    TakeOutUnitsInstruction,
+    TakeRowsInstruction,
+    TellInstruction,
+    UnitsArrivedEvent,
+    UnitsInstalledEvent,
+    UnitsPutBackEvent,
+    UnitsStoredEvent,
+    UnitsTakenOutEvent,
 )
 from evenflow.runtime.worker.moves.movements import REMEMBERED, LocalMovements
 
@@ -54,126 +54,130 @@ def order(move=1, feeders=(5, 6), store=False, flush=False):
 
 
 def said(outcome, move=1, reason="", bytes=0):
-    return TellController(MoveReport("r", move, outcome, reason, bytes))
+    return TellInstruction(MoveReport("r", move, outcome, reason, bytes))
 
 
 ANNOUNCED = [(order(), [])]
 QUIET = [
-    (order(feeders=()), [said("quiet"), TakeOut(order(feeders=()))]),
+    (order(feeders=()), [said("quiet"), TakeOutUnitsInstruction(order(feeders=()))]),
 ]
-SENT = [*QUIET, (TakenOut(1, KEPT, PARTS), [Send(1, "h", 7, PARTS)])]
+SENT = [*QUIET, (UnitsTakenOutEvent(1, KEPT, PARTS), [SendUnitsInstruction(1, "h", 7, PARTS)])]
 BY_STORE = order(feeders=(), store=True)
 PUT = [
-    (BY_STORE, [said("quiet"), TakeOut(BY_STORE)]),
-    (TakenOut(1, KEPT, PARTS), [PutInStore(1, "r", PARTS)]),
+    (BY_STORE, [said("quiet"), TakeOutUnitsInstruction(BY_STORE)]),
+    (UnitsTakenOutEvent(1, KEPT, PARTS), [StoreUnitsInstruction(1, "r", PARTS)]),
 ]
-HERE = [(Arrived(1, PARCEL), []), (Round(), [Install(1, PARCEL)])]
-INSTALLED = [*HERE, (Installed(1, "r", UNITS, PLACED, 10), [said("installed", bytes=10)])]
-BACK = PutBack(1, "r", UNITS, KEPT)
+HERE = [(UnitsArrivedEvent(1, PARCEL), []), (LoopRoundEvent(), [InstallUnitsInstruction(1, PARCEL)])]
+INSTALLED = [*HERE, (UnitsInstalledEvent(1, "r", UNITS, PLACED, 10), [said("installed", bytes=10)])]
+BACK = PutBackUnitsInstruction(1, "r", UNITS, KEPT)
 OF_A_GRAPH = order(feeders=(5,), flush=True)
 ROWS = ["frames"]
-FLUSHING = [(OF_A_GRAPH, []), (Settled(1, 5), [TakeRows(1, "r", UNITS)]), (RowsTaken(1, ROWS), [Flush(1, "r")])]
+FLUSHING = [
+    (OF_A_GRAPH, []),
+    (RowsAnsweredEvent(1, 5), [TakeRowsInstruction(1, "r", UNITS)]),
+    (RowsTakenEvent(1, ROWS), [FlushInstruction(1, "r")]),
+]
 
 SOURCE = {
     "it waits for the markers of all feeders": [
         *ANNOUNCED,
-        (Marked(1, 5, "r", UNITS), [Settle(1, 5, "r", UNITS)]),
-        (Settled(1, 5), []),
-        (Settled(1, 5), []),
-        (Settled(1, 6), [said("quiet"), TakeOut(order())]),
-        (Settled(1, 6), []),
+        (MarkerReachedEvent(1, 5, "r", UNITS), [AnswerRowsInstruction(1, 5, "r", UNITS)]),
+        (RowsAnsweredEvent(1, 5), []),
+        (RowsAnsweredEvent(1, 5), []),
+        (RowsAnsweredEvent(1, 6), [said("quiet"), TakeOutUnitsInstruction(order())]),
+        (RowsAnsweredEvent(1, 6), []),
     ],
     "a marker overtakes the announcement": [
-        (Marked(1, 5, "r", UNITS), [Settle(1, 5, "r", UNITS)]),
-        (Settled(1, 5), []),
+        (MarkerReachedEvent(1, 5, "r", UNITS), [AnswerRowsInstruction(1, 5, "r", UNITS)]),
+        (RowsAnsweredEvent(1, 5), []),
         (order(), []),
-        (Settled(1, 6), [said("quiet"), TakeOut(order())]),
+        (RowsAnsweredEvent(1, 6), [said("quiet"), TakeOutUnitsInstruction(order())]),
     ],
     "all markers overtake the announcement": [
-        (Settled(1, 6), []),
-        (Settled(1, 5), []),
-        (order(), [said("quiet"), TakeOut(order())]),
+        (RowsAnsweredEvent(1, 6), []),
+        (RowsAnsweredEvent(1, 5), []),
+        (order(), [said("quiet"), TakeOutUnitsInstruction(order())]),
     ],
     "a marker of the next movement comes early": [
         *ANNOUNCED,
-        (Settled(2, 5), []),
+        (RowsAnsweredEvent(2, 5), []),
         (order(2), []),
-        (Settled(2, 6), [said("quiet", 2), TakeOut(order(2))]),
+        (RowsAnsweredEvent(2, 6), [said("quiet", 2), TakeOutUnitsInstruction(order(2))]),
     ],
     "a feeder whose marker is not settled yet is still waited for": [
         (order(feeders=(5,)), []),
-        (Marked(1, 5, "r", UNITS), [Settle(1, 5, "r", UNITS)]),
-        (FeederGone(1, 5), [said("quiet"), TakeOut(order(feeders=(5,)))]),
-        (Settled(1, 5), []),
+        (MarkerReachedEvent(1, 5, "r", UNITS), [AnswerRowsInstruction(1, 5, "r", UNITS)]),
+        (FeederGone(1, 5), [said("quiet"), TakeOutUnitsInstruction(order(feeders=(5,)))]),
+        (RowsAnsweredEvent(1, 5), []),
     ],
     "a feeder leaves before its marker comes": [
         *ANNOUNCED,
-        (Settled(1, 6), []),
-        (FeederGone(1, 5), [said("quiet"), TakeOut(order())]),
+        (RowsAnsweredEvent(1, 6), []),
+        (FeederGone(1, 5), [said("quiet"), TakeOutUnitsInstruction(order())]),
     ],
     "a feeder of a movement that nobody knows leaves": [(FeederGone(3, 5), [])],
     "it is recalled while it waits for markers": [
         *ANNOUNCED,
-        (Settled(1, 5), []),
-        (RecallUnits(1, "r"), [PutBack(1, "r", UNITS, None)]),
-        (BackInPlace(1, "r"), [said("restored")]),
-        (Settled(1, 6), []),
+        (RowsAnsweredEvent(1, 5), []),
+        (RecallUnits(1, "r"), [PutBackUnitsInstruction(1, "r", UNITS, None)]),
+        (UnitsPutBackEvent(1, "r"), [said("restored")]),
+        (RowsAnsweredEvent(1, 6), []),
     ],
     "it is recalled when the units have left": [*SENT, (RecallUnits(1, "r"), []), (UnitsMoved(1), [])],
     "it is recalled when all is over": [*SENT, (UnitsMoved(1), []), (RecallUnits(1, "r"), [])],
     "the target has the units": [*SENT, (UnitsMoved(1), []), (RestoreUnits(1, "r"), [said("restored")])],
     "the units go by way of the store": [
         *PUT,
-        (UnitsStored(1), [said("stored")]),
-        (UnitsMoved(1), [DeleteFromStore(1, "r")]),
+        (UnitsStoredEvent(1), [said("stored")]),
+        (UnitsMoved(1), [DeleteUnitsInstruction(1, "r")]),
     ],
     "the store does not take the units": [
         *PUT,
-        (Undelivered(1, "no room"), [said("undelivered", reason="no room")]),
-        (RestoreUnits(1, "r"), [DeleteFromStore(1, "r"), BACK]),
-        (BackInPlace(1, "r"), [said("restored")]),
+        (DeliveryFailedEvent(1, "no room"), [said("undelivered", reason="no room")]),
+        (RestoreUnits(1, "r"), [DeleteUnitsInstruction(1, "r"), BACK]),
+        (UnitsPutBackEvent(1, "r"), [said("restored")]),
     ],
     "the target cannot be reached": [
         *SENT,
-        (Undelivered(1, "it is gone"), [said("undelivered", reason="it is gone")]),
+        (DeliveryFailedEvent(1, "it is gone"), [said("undelivered", reason="it is gone")]),
         (RestoreUnits(1, "r"), [BACK]),
-        (BackInPlace(1, "r"), [said("restored")]),
+        (UnitsPutBackEvent(1, "r"), [said("restored")]),
     ],
     "the units cannot be taken out": [
         *QUIET,
-        (TakenOut(1, KEPT, failure="extract failed"), [BACK]),
-        (BackInPlace(1, "r"), [said("failed", reason="extract failed")]),
-        (RestoreUnits(1, "r"), [PutBack(1, "r", UNITS, None)]),
-        (BackInPlace(1, "r"), [said("restored")]),
+        (UnitsTakenOutEvent(1, KEPT, failure="extract failed"), [BACK]),
+        (UnitsPutBackEvent(1, "r"), [said("failed", reason="extract failed")]),
+        (RestoreUnits(1, "r"), [PutBackUnitsInstruction(1, "r", UNITS, None)]),
+        (UnitsPutBackEvent(1, "r"), [said("restored")]),
     ],
     "the units can be neither taken out nor put back": [
         *QUIET,
-        (TakenOut(1, KEPT, failure="extract failed"), [BACK]),
-        (BackInPlace(1, "r", "install failed"), [said("lost", reason="install failed")]),
+        (UnitsTakenOutEvent(1, KEPT, failure="extract failed"), [BACK]),
+        (UnitsPutBackEvent(1, "r", "install failed"), [said("lost", reason="install failed")]),
     ],
     "the units cannot be restored": [
         *SENT,
         (RestoreUnits(1, "r"), [BACK]),
-        (BackInPlace(1, "r", "install failed"), [said("lost", reason="install failed")]),
+        (UnitsPutBackEvent(1, "r", "install failed"), [said("lost", reason="install failed")]),
     ],
     "it is restored before it is quiet": [
         *ANNOUNCED,
-        (RestoreUnits(1, "r"), [PutBack(1, "r", UNITS, None)]),
-        (BackInPlace(1, "r"), [said("restored")]),
-        (Settled(1, 5), []),
-        (Settled(1, 6), []),
+        (RestoreUnits(1, "r"), [PutBackUnitsInstruction(1, "r", UNITS, None)]),
+        (UnitsPutBackEvent(1, "r"), [said("restored")]),
+        (RowsAnsweredEvent(1, 5), []),
+        (RowsAnsweredEvent(1, 6), []),
     ],
     "by way of the store, it is restored before anything was put there": [
         (order(store=True), []),
-        (RestoreUnits(1, "r"), [PutBack(1, "r", UNITS, None)]),
+        (RestoreUnits(1, "r"), [PutBackUnitsInstruction(1, "r", UNITS, None)]),
     ],
     "news of a movement that is over": [
         *SENT,
         (UnitsMoved(1), []),
-        (UnitsStored(1), []),
-        (Undelivered(1, "late"), []),
+        (UnitsStoredEvent(1), []),
+        (DeliveryFailedEvent(1, "late"), []),
         (UnitsMoved(1), []),
-        (TakenOut(1, KEPT, PARTS), []),
+        (UnitsTakenOutEvent(1, KEPT, PARTS), []),
     ],
 }
 
@@ -181,96 +185,117 @@ TARGET = {
     "units are installed": INSTALLED,
     "units wait for their operator's code": [
         *HERE,
-        (Round(), [Install(1, PARCEL)]),
-        (Arrived(2, "other"), []),
-        (Round(), [Install(1, PARCEL), Install(2, "other")]),
+        (LoopRoundEvent(), [InstallUnitsInstruction(1, PARCEL)]),
+        (UnitsArrivedEvent(2, "other"), []),
+        (LoopRoundEvent(), [InstallUnitsInstruction(1, PARCEL), InstallUnitsInstruction(2, "other")]),
     ],
-    "units come from the store": [(FetchUnits(1, "r"), [FetchFromStore(1, "r")]), *INSTALLED],
+    "units come from the store": [(FetchUnits(1, "r"), [FetchUnitsInstruction(1, "r")]), *INSTALLED],
     "units cannot be fetched": [
-        (FetchUnits(1, "r"), [FetchFromStore(1, "r")]),
-        (Unfetched(1, "r", "no blob"), [said("undelivered", reason="no blob")]),
+        (FetchUnits(1, "r"), [FetchUnitsInstruction(1, "r")]),
+        (FetchFailedEvent(1, "r", "no blob"), [said("undelivered", reason="no blob")]),
     ],
     "units cannot be installed": [
         *HERE,
         (
-            Installed(1, "r", UNITS, PLACED, failure="install failed"),
-            [ThrowAway("r", PLACED), said("failed", reason="install failed")],
+            UnitsInstalledEvent(1, "r", UNITS, PLACED, failure="install failed"),
+            [DiscardUnitsInstruction("r", PLACED), said("failed", reason="install failed")],
         ),
-        (Round(), []),
+        (LoopRoundEvent(), []),
         (DiscardUnits(1, "r"), [said("discarded")]),
     ],
     "units that nobody announced": [
-        (DeliveryRefused("who?"), [TellController(WorkerTrouble("a movement", "who?"))]),
-        (Round(), []),
+        (DeliveryRefusedEvent("who?"), [TellInstruction(WorkerTrouble("a movement", "who?"))]),
+        (LoopRoundEvent(), []),
     ],
     "it is discarded before the units arrive": [
         (DiscardUnits(1, "r"), [said("discarded")]),
-        (Arrived(1, PARCEL), []),
+        (UnitsArrivedEvent(1, PARCEL), []),
         (FetchUnits(1, "r"), []),
-        (Round(), []),
+        (LoopRoundEvent(), []),
     ],
     "it is discarded while the units wait for their operator's code": [
         *HERE,
         (DiscardUnits(1, "r"), [said("discarded")]),
-        (Round(), []),
+        (LoopRoundEvent(), []),
     ],
     "it is discarded after the units were installed": [
         *INSTALLED,
-        (DiscardUnits(1, "r"), [ThrowAway("r", PLACED), Disown("r", UNITS), said("discarded")]),
+        (
+            DiscardUnits(1, "r"),
+            [DiscardUnitsInstruction("r", PLACED), DisownUnitsInstruction("r", UNITS), said("discarded")],
+        ),
         (DiscardUnits(1, "r"), [said("discarded")]),
     ],
-    "units that come twice are installed once": [*INSTALLED, (Arrived(1, PARCEL), []), (Round(), [])],
+    "units that come twice are installed once": [
+        *INSTALLED,
+        (UnitsArrivedEvent(1, PARCEL), []),
+        (LoopRoundEvent(), []),
+    ],
 }
 
 GRAPH = {
     "units leave when what they gave is through": [
         *FLUSHING,
-        (Flushed(1), [said("quiet"), TakeOut(OF_A_GRAPH, ROWS)]),
-        (TakenOut(1, KEPT, PARTS), [Send(1, "h", 7, PARTS)]),
+        (FlushedEvent(1), [said("quiet"), TakeOutUnitsInstruction(OF_A_GRAPH, ROWS)]),
+        (UnitsTakenOutEvent(1, KEPT, PARTS), [SendUnitsInstruction(1, "h", 7, PARTS)]),
         (UnitsMoved(1), []),
     ],
-    "markers that overtook the announcement": [(Settled(1, 5), []), (OF_A_GRAPH, [TakeRows(1, "r", UNITS)])],
-    "a sender is gone": [(OF_A_GRAPH, []), (FeederGone(1, 5), [TakeRows(1, "r", UNITS)]), (FeederGone(1, 5), [])],
+    "markers that overtook the announcement": [
+        (RowsAnsweredEvent(1, 5), []),
+        (OF_A_GRAPH, [TakeRowsInstruction(1, "r", UNITS)]),
+    ],
+    "a sender is gone": [
+        (OF_A_GRAPH, []),
+        (FeederGone(1, 5), [TakeRowsInstruction(1, "r", UNITS)]),
+        (FeederGone(1, 5), []),
+    ],
     "it is taken back before all is through": [
         *FLUSHING,
-        (RestoreUnits(1, "r"), [PutBack(1, "r", UNITS, None, ROWS)]),
-        (BackInPlace(1, "r"), [said("restored")]),
-        (Flushed(1), []),
+        (RestoreUnits(1, "r"), [PutBackUnitsInstruction(1, "r", UNITS, None, ROWS)]),
+        (UnitsPutBackEvent(1, "r"), [said("restored")]),
+        (FlushedEvent(1), []),
     ],
     "it is recalled before all is through": [
         *FLUSHING,
-        (RecallUnits(1, "r"), [PutBack(1, "r", UNITS, None, ROWS)]),
-        (BackInPlace(1, "r"), [said("restored")]),
-        (Flushed(1), []),
+        (RecallUnits(1, "r"), [PutBackUnitsInstruction(1, "r", UNITS, None, ROWS)]),
+        (UnitsPutBackEvent(1, "r"), [said("restored")]),
+        (FlushedEvent(1), []),
     ],
     "its state cannot be taken out": [
         *FLUSHING,
-        (Flushed(1), [said("quiet"), TakeOut(OF_A_GRAPH, ROWS)]),
-        (TakenOut(1, KEPT, failure="why"), [PutBack(1, "r", UNITS, KEPT, ROWS)]),
-        (BackInPlace(1, "r"), [said("failed", reason="why")]),
-        (RestoreUnits(1, "r"), [PutBack(1, "r", UNITS, None)]),
-        (BackInPlace(1, "r"), [said("restored")]),
+        (FlushedEvent(1), [said("quiet"), TakeOutUnitsInstruction(OF_A_GRAPH, ROWS)]),
+        (UnitsTakenOutEvent(1, KEPT, failure="why"), [PutBackUnitsInstruction(1, "r", UNITS, KEPT, ROWS)]),
+        (UnitsPutBackEvent(1, "r"), [said("failed", reason="why")]),
+        (RestoreUnits(1, "r"), [PutBackUnitsInstruction(1, "r", UNITS, None)]),
+        (UnitsPutBackEvent(1, "r"), [said("restored")]),
     ],
-    "it is abandoned before all is through": [*FLUSHING, (AbandonMoves("r", (1,)), []), (Flushed(1), [])],
-    "a flush of something else": [*FLUSHING, (Flushed(2), [])],
+    "it is abandoned before all is through": [
+        *FLUSHING,
+        (AbandonMoves("r", (1,)), []),
+        (FlushedEvent(1), []),
+    ],
+    "a flush of something else": [*FLUSHING, (FlushedEvent(2), [])],
     "it is recalled before anything is in the store": [
-        (order(feeders=(), store=True, flush=True), [TakeRows(1, "r", UNITS)]),
-        (RowsTaken(1, ()), [Flush(1, "r")]),
-        (RecallUnits(1, "r"), [PutBack(1, "r", UNITS, None)]),
-        (BackInPlace(1, "r"), [said("restored")]),
+        (order(feeders=(), store=True, flush=True), [TakeRowsInstruction(1, "r", UNITS)]),
+        (RowsTakenEvent(1, ()), [FlushInstruction(1, "r")]),
+        (RecallUnits(1, "r"), [PutBackUnitsInstruction(1, "r", UNITS, None)]),
+        (UnitsPutBackEvent(1, "r"), [said("restored")]),
     ],
     "by way of the store": [
-        (order(feeders=(), store=True, flush=True), [TakeRows(1, "r", UNITS)]),
-        (RowsTaken(1, ()), [Flush(1, "r")]),
-        (Flushed(1), [said("quiet"), TakeOut(order(feeders=(), store=True, flush=True))]),
-        (TakenOut(1, KEPT, PARTS), [PutInStore(1, "r", PARTS)]),
+        (order(feeders=(), store=True, flush=True), [TakeRowsInstruction(1, "r", UNITS)]),
+        (RowsTakenEvent(1, ()), [FlushInstruction(1, "r")]),
+        (
+            FlushedEvent(1),
+            [said("quiet"), TakeOutUnitsInstruction(order(feeders=(), store=True, flush=True))],
+        ),
+        (UnitsTakenOutEvent(1, KEPT, PARTS), [StoreUnitsInstruction(1, "r", PARTS)]),
     ],
 }
 
 ABANDONED = {
     "unknown": [],
     "announced": ANNOUNCED,
-    "marked early": [(Settled(1, 5), [])],
+    "marked early": [(RowsAnsweredEvent(1, 5), [])],
     "quiet": QUIET,
     "sent": SENT,
     "arrived": HERE,
@@ -310,23 +335,27 @@ def test_a_movement_is_abandoned(before):
     machine = play([*before, (AbandonMoves("r", (1,)), [])])
     assert (machine.leaving, machine.markers, machine.arrived) == ({}, {}, {})
     late = [
-        (Arrived(1, PARCEL), []),
-        (Round(), []),
+        (UnitsArrivedEvent(1, PARCEL), []),
+        (LoopRoundEvent(), []),
         (FetchUnits(1, "r"), []),
         (DiscardUnits(1, "r"), [said("discarded")]),
     ]
-    play([*late, (Undelivered(1, "late"), []), (UnitsStored(1), [])], machine)
+    play([*late, (DeliveryFailedEvent(1, "late"), []), (UnitsStoredEvent(1), [])], machine)
 
 
 def test_what_was_stored_for_an_abandoned_movement_is_deleted():
     other = order(2, store=True)
     machine = play([*PUT, (other, [])])
-    assert machine.handle(AbandonMoves("r", (2, 1))) == [DeleteFromStore(1, "r")]
+    assert machine.handle(AbandonMoves("r", (2, 1))) == [DeleteUnitsInstruction(1, "r")]
 
 
 def test_a_marker_that_comes_too_late_is_not_kept():
     machine = play(
-        [(order(2, ()), [said("quiet", 2), TakeOut(order(2, ()))]), (Settled(1, 5), []), (Settled(2, 5), [])]
+        [
+            (order(2, ()), [said("quiet", 2), TakeOutUnitsInstruction(order(2, ()))]),
+            (RowsAnsweredEvent(1, 5), []),
+            (RowsAnsweredEvent(2, 5), []),
+        ]
     )
     assert machine.markers == {}
 
@@ -341,6 +370,13 @@ def test_no_more_than_the_latest_are_remembered():
     machine = LocalMovements()
     for move in range(REMEMBERED + 1):
         machine.handle(DiscardUnits(move, "r"))
-        machine.handle(Settled(move + 1, 5))
-    play([(Arrived(0, PARCEL), []), (Arrived(1, PARCEL), []), (Round(), [Install(0, PARCEL)])], machine)
+        machine.handle(RowsAnsweredEvent(move + 1, 5))
+    play(
+        [
+            (UnitsArrivedEvent(0, PARCEL), []),
+            (UnitsArrivedEvent(1, PARCEL), []),
+            (LoopRoundEvent(), [InstallUnitsInstruction(0, PARCEL)]),
+        ],
+        machine,
+    )
     assert len(machine.markers) == REMEMBERED

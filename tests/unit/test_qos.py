@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened
+from evenflow.control.events import RegionOpenedEvent
 from evenflow.errors import InvalidArgument
 from evenflow.model.entries import EventEntry
 from evenflow.model.graphs.weights import weight_of
@@ -47,7 +47,7 @@ def test_operators_that_are_gone_are_forgotten():
 
 @pytest.mark.parametrize(("balance", "units"), [(Hash(), 4), (RoundRobin(), 0)], ids=["keyed", "ordered"])
 def test_the_log_tells_the_weight_of_each(balance, units):
-    (opened,) = Controller(1, {"n": 5.0}).handle(RegionOpened(0.0, "n-2", "op", balance, units))
+    (opened,) = Controller(1, {"n": 5.0}).handle(RegionOpenedEvent(0.0, "n-2", "op", balance, units))
     assert isinstance(opened, EventEntry)
     assert fields_of(opened)["weight"] == 5.0
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from evenflow.control.events import Save
+from evenflow.control.events import SaveInstruction
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.model.checkpoint import Begun
 from evenflow.runtime.driver import checkpoint
-from evenflow.runtime.worker.events import Unfetched, UnitsStored
+from evenflow.runtime.worker.events import FetchFailedEvent, UnitsStoredEvent
 from evenflow.runtime.worker.moves.direct_transfer import Parcel
 from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
 from evenflow.runtime.worker.saving.blob_writer import BlobWriter, PutOutcome
@@ -124,10 +124,10 @@ def test_units_are_put_again_and_fetched_again_unless_they_are_missing(error):
     store = Flawed(error)
     transfer = at_once(StoreTransfer("nowhere", "c", lambda: None, opened=lambda _where: store))
     transfer.put("r", Parcel(1, [b"x"]))
-    assert transfer.inbox.get() == UnitsStored(1)
+    assert transfer.inbox.get() == UnitsStoredEvent(1)
     store._calls, store._error = 0, BlobMissing
     transfer.get("r", 1)
-    assert isinstance(transfer.inbox.get(), Unfetched)
+    assert isinstance(transfer.inbox.get(), FetchFailedEvent)
 
 
 class Manifests(checkpoint.CheckpointThread):
@@ -141,6 +141,6 @@ class Manifests(checkpoint.CheckpointThread):
 @pytest.mark.parametrize("error", [StoreError, OSError, BlobMissing])
 def test_a_manifest_is_put_again_while_the_checkpoint_is_ours(error, monkeypatch):
     monkeypatch.setattr(checkpoint.time, "sleep", lambda _seconds: None)
-    assert Manifests(Flawed(error))._tried(Save("r", "q", "", Begun())) == ""
+    assert Manifests(Flawed(error))._tried(SaveInstruction("r", "q", "", Begun())) == ""
     thread = Manifests(Flawed(StoreInUse))
-    assert thread._tried(Save("r", "q", "", Begun())) == thread.lost == "not now"
+    assert thread._tried(SaveInstruction("r", "q", "", Begun())) == thread.lost == "not now"

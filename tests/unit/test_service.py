@@ -5,7 +5,13 @@ import pyarrow as pa
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import FeederJoined, Heard, RegionOpened, Tell, Tick
+from evenflow.control.events import (
+    FeederJoinedEvent,
+    MessageEvent,
+    RegionOpenedEvent,
+    SendInstruction,
+    TickEvent,
+)
 from evenflow.errors import InvalidArgument
 from evenflow.model.entries import EventEntry
 from evenflow.model.latency import Latencies, bucket_of
@@ -32,13 +38,13 @@ class Regions:
 
     def __init__(self, qos, names=("alerts", "means"), units=4):
         self.controller = Controller(1, qos)
-        self.controller.handle(Heard(0.0, 1, WorkerHello(0, "here", 1, 1)))
+        self.controller.handle(MessageEvent(0.0, 1, WorkerHello(0, "here", 1, 1)))
         self.peers = {}
         for peer, name in enumerate(names, 21):
             balance = Hash() if units else RoundRobin()
-            self.controller.handle(RegionOpened(0.0, name, "op", balance, units))
-            self.controller.handle(FeederJoined(0.0, peer, name, stage=str(peer)))
-            self.controller.handle(Heard(0.0, peer, FeederBegan(0)))
+            self.controller.handle(RegionOpenedEvent(0.0, name, "op", balance, units))
+            self.controller.handle(FeederJoinedEvent(0.0, peer, name, stage=str(peer)))
+            self.controller.handle(MessageEvent(0.0, peer, FeederBegan(0)))
             self.peers[name] = peer
 
     def second(self, time, seconds_by_region):
@@ -46,14 +52,16 @@ class Regions:
         for name, seconds in seconds_by_region.items():
             took = Latencies({bucket_of(seconds): 100}, 100 * seconds)
             self.controller.handle(
-                Heard(time, self.peers[name], FeederReport(1.0, 100, {}, rows_in=100, latencies=took))
+                MessageEvent(time, self.peers[name], FeederReport(1.0, 100, {}, rows_in=100, latencies=took))
             )
-        return self.controller.handle(Tick(time))
+        return self.controller.handle(TickEvent(time))
 
 
 def told(instructions, cls):
     return [
-        (each.peer, each.message) for each in instructions if isinstance(each, Tell) and isinstance(each.message, cls)
+        (each.peer, each.message)
+        for each in instructions
+        if isinstance(each, SendInstruction) and isinstance(each.message, cls)
     ]
 
 
@@ -72,7 +80,7 @@ def test_workers_serve_by_the_weights_of_the_moment():
         "shed": 0.0,
     }
     latest = told(said, ServiceWeights)[-1][1]
-    again = regions.controller.handle(Heard(5.0, 2, WorkerHello(0, "here", 1, 1)))  # it was started again
+    again = regions.controller.handle(MessageEvent(5.0, 2, WorkerHello(0, "here", 1, 1)))  # it was started again
     assert (2, latest) in told(again, ServiceWeights)
     calm = [each for second in range(6, 60) for each in regions.second(float(second), {"alerts": 0.01, "means": 1.0})]
     assert told(calm, ServiceWeights)[-1] == (2, ServiceWeights({}))
@@ -85,14 +93,16 @@ def test_feeders_are_told_what_to_drop_those_of_the_next_batch_too(units, direct
     said = [each for second in range(1, 5) for each in regions.second(float(second), {"alerts": 1.0})]
     assert told(said, ShedRows)[0] == (21, ShedRows(SHARES[1]))
     share = told(said, ShedRows)[-1][1].share
-    regions.controller.handle(FeederJoined(4.0, 31, "alerts", stage="31"))
-    later = regions.controller.handle(FeederJoined(4.0, 32, "alerts", stage="32"))
-    later += regions.controller.handle(Heard(4.0, 32, FeederBegan(1)))
+    regions.controller.handle(FeederJoinedEvent(4.0, 31, "alerts", stage="31"))
+    later = regions.controller.handle(FeederJoinedEvent(4.0, 32, "alerts", stage="32"))
+    later += regions.controller.handle(MessageEvent(4.0, 32, FeederBegan(1)))
     assert [message.shed for _, message in told(later, directory)] == [share]
     dropped = FeederReport(1.0, 1, {}, rows_in=10, shed=9)
-    regions.controller.handle(Heard(5.0, 21, dropped))
+    regions.controller.handle(MessageEvent(5.0, 21, dropped))
     assert regions.controller.region("alerts").snapshot(5.0).performance.shed == 9
-    (entry,) = [each for each in regions.controller.handle(Tick(6.0)) if getattr(each, "event", "") == "performance"]
+    (entry,) = [
+        each for each in regions.controller.handle(TickEvent(6.0)) if getattr(each, "event", "") == "performance"
+    ]
     assert fields_of(entry)["shed"] == 9
 
 
@@ -101,9 +111,9 @@ def test_the_rows_of_another_day_begin_anew():
     for second in range(1, 5):
         regions.second(float(second), {"alerts": 1.0})
     assert regions.controller.region("alerts").shed
-    assert not told(regions.controller.handle(Tick(50.0)), ShedRows)
-    assert told(regions.controller.handle(Tick(70.0)), ShedRows) == [(21, ShedRows(0.0))]
-    assert not told(regions.controller.handle(Tick(140.0)), ShedRows)
+    assert not told(regions.controller.handle(TickEvent(50.0)), ShedRows)
+    assert told(regions.controller.handle(TickEvent(70.0)), ShedRows) == [(21, ShedRows(0.0))]
+    assert not told(regions.controller.handle(TickEvent(140.0)), ShedRows)
 
 
 def test_nobody_drops_rows_by_default():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evenflow.control.events import MoveAsked
+from evenflow.control.events import MoveAskedEvent
 from evenflow.errors import InvalidArgument, SimulationError
 from evenflow.model import MoveUnits
 from evenflow.policy import Placement, placement_named
@@ -178,7 +178,7 @@ def stirred(seed, graph, seconds=30.0):
     def move(time):
         operator, target = next(drawn) % len(graph.operators), next(drawn) % len(graph.hosts)
         if plane.placed[operator] != target:
-            world.handle(MoveAsked(time, MoveUnits(REGION, (operator,), plane.placed[operator], target, "test")))
+            world.handle(MoveAskedEvent(time, MoveUnits(REGION, (operator,), plane.placed[operator], target, "test")))
 
     world.at(1.0, lambda time: world.every(0.5, move, first=time))
     world.run(seconds)
@@ -226,7 +226,7 @@ def test_a_move_takes_its_time_and_takes_rows_along():
     graph = chain((1.0, 400.0), queue_rows=10, move_ms=20.0, delay_ms=50.0)
     plane, world = run(graph, (0, 0), 30.0)
     waiting = int(plane.arrays.waiting[2])
-    world.handle(MoveAsked(world.time, MoveUnits(REGION, (1,), 0, 1, "test")))
+    world.handle(MoveAskedEvent(world.time, MoveUnits(REGION, (1,), 0, 1, "test")))
     world.run(32.0)
     (moved,) = world.log.of("moved")
     assert moved["bytes"] == 100 * waiting
@@ -241,7 +241,7 @@ def test_a_move_that_takes_too_long_is_taken_back():
     """What the operator gave cannot go on for 25 s, since the reader takes that long for a row."""
     graph = chain((1.0, 25_000.0), queue_rows=2)
     plane, world = run(graph, (0, 1), 26.0)
-    world.handle(MoveAsked(world.time, MoveUnits(REGION, (0,), 0, 1, "test")))
+    world.handle(MoveAskedEvent(world.time, MoveUnits(REGION, (0,), 0, 1, "test")))
     world.run(46.0)
     assert [entry["why"] for entry in world.log.of("move-undone")]
     assert plane.placed == [0, 1]

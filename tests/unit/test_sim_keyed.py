@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from evenflow.control.events import MoveAsked
+from evenflow.control.events import MoveAskedEvent
 from evenflow.errors import InvalidArgument, SimulationError
 from evenflow.model import MoveUnits
 from evenflow.policy import keyed_balance_named
@@ -125,7 +125,7 @@ def test_a_trace_of_units_is_followed():
 def test_a_move_goes_the_whole_way():
     plane, world = simulated(SMALL)
     world.run(1.0)
-    world.handle(MoveAsked(1.0, MoveUnits("keyed", (0, 4), 0, 1, "asked")))
+    world.handle(MoveAskedEvent(1.0, MoveUnits("keyed", (0, 4), 0, 1, "asked")))
     world.run(2.0)
     (moved,) = world.log.of("moved")
     assert (moved["units"], moved["source"], moved["target"], moved["bytes"]) == ([0, 4], 0, 1, 160_000)
@@ -145,7 +145,7 @@ def test_a_worker_may_install_state_beside_its_rows():
     for share in (0.5, 1.0):
         plane, world = simulated(replace(busy, state_share=share))
         world.run(1.0)
-        world.handle(MoveAsked(1.0, MoveUnits("keyed", (0, 4), 0, 1, "asked")))
+        world.handle(MoveAskedEvent(1.0, MoveUnits("keyed", (0, 4), 0, 1, "asked")))
         world.run(2.0)
         during[share] = plane.measures.throughput[3]
         assert plane.arrays.workers["debt"][0] < 1e-3  # the source owes nothing but the rows that it makes
@@ -166,7 +166,7 @@ def test_a_move_whose_markers_are_late_is_recalled_and_may_be_asked_again():
     plane, world = simulated(slow)
     for second in (1.0, 20.0):
         world.run(second)
-        world.handle(MoveAsked(second, MoveUnits("keyed", (0, 4), 0, 1, "asked")))
+        world.handle(MoveAskedEvent(second, MoveUnits("keyed", (0, 4), 0, 1, "asked")))
     world.run(22.0)
     assert [entry["why"][:15] for entry in world.log.of("move-undone")] == ["some of feeders"]
     assert len(world.log.of("moved")) == 1

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from evenflow.control.events import MoveAsked
+from evenflow.control.events import MoveAskedEvent
 from evenflow.model import MoveUnits
 from evenflow.policy import keyed_balance_named
 from evenflow.sim.keyed.plane import KeyedPlane
@@ -78,7 +78,7 @@ def test_rows_that_wait_go_with_their_unit():
     plane, world = simulated(POPULAR)
     world.run(1.0)
     for unit, until in ((0, 1.5), (4, 2.0)):
-        world.handle(MoveAsked(world.time, MoveUnits("keyed", (unit,), 0, 1, "asked")))
+        world.handle(MoveAskedEvent(world.time, MoveUnits("keyed", (unit,), 0, 1, "asked")))
         world.run(until)
         assert [each["units"] for each in world.log.of("moved")][-1] == [unit]
         where = plane.rows
@@ -97,6 +97,6 @@ def test_what_a_feeder_does_is_not_time_that_an_idle_worker_is_busy():
     assert consumers[1].busy_s == 0.0
     assert consumers[1].idle_s == pytest.approx(consumers[1].seconds)
     assert consumers[0].busy_s > 0.95 * consumers[0].seconds
-    world.handle(MoveAsked(world.time, MoveUnits("keyed", (8,), 0, 1, "asked")))
+    world.handle(MoveAskedEvent(world.time, MoveUnits("keyed", (8,), 0, 1, "asked")))
     world.run(2.0)
     assert consumers[1].busy_s == pytest.approx(SMALL.moving_s)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evenflow.control.events import MoveAsked
+from evenflow.control.events import MoveAskedEvent
 from evenflow.errors import SimulationError
 from evenflow.model import MoveUnits
 from evenflow.policy import keyed_balance_named
@@ -107,7 +107,7 @@ def test_a_unit_leaves_from_memory_or_from_disk_with_its_rows(place):
     plane, world = simulated(replace(SQUEEZED, rows=60_000))
     world.run(1.9)
     unit = int(plane.memory.told(0)["on_disk"][place])
-    world.handle(MoveAsked(world.time, MoveUnits("keyed", (unit,), 0, 3, "asked")))
+    world.handle(MoveAskedEvent(world.time, MoveUnits("keyed", (unit,), 0, 3, "asked")))
     world.run(4.0)
     (moved,) = world.log.of("moved")
     assert moved["bytes"] >= MB
@@ -125,7 +125,7 @@ def test_a_move_from_a_worker_that_does_not_answer_is_taken_back():
     )
     plane, world = simulated(large)
     world.run(1.5)
-    world.handle(MoveAsked(1.5, MoveUnits("keyed", (28,), 0, 1, "asked")))
+    world.handle(MoveAskedEvent(1.5, MoveUnits("keyed", (28,), 0, 1, "asked")))
     world.run(8.0)
     (undone,) = world.log.of("move-undone")
     assert "did not answer" in undone["why"]

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from evenflow.control.events import FeederJoined, RegionOpened
+from evenflow.control.events import FeederJoinedEvent, RegionOpenedEvent
 from evenflow.errors import SimulationError
 from evenflow.model.messages import ConnectionCounts, Directory, FeederReport, Weights
 from evenflow.policy import StaticWeights
@@ -20,8 +20,8 @@ class OneFeeder:
 
     def begin(self, world):
         self.world, self.peer = world, world.feeder()
-        world.open(RegionOpened(0.0, "map", "score", StaticWeights([0.75, 0.25])))
-        world.handle(FeederJoined(0.0, self.peer, "map"))
+        world.open(RegionOpenedEvent(0.0, "map", "score", StaticWeights([0.75, 0.25])))
+        world.handle(FeederJoinedEvent(0.0, self.peer, "map"))
         world.every(1.0, self.report)
 
     def report(self, time):

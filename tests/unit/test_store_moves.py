@@ -3,7 +3,7 @@
 import pytest
 
 from evenflow.model.messages import AbandonMoves, DiscardUnits, FetchUnits, RestoreUnits, UnitsMoved
-from evenflow.runtime.worker.events import Undelivered, Unfetched, UnitsStored
+from evenflow.runtime.worker.events import DeliveryFailedEvent, FetchFailedEvent, UnitsStoredEvent
 from evenflow.runtime.worker.moves.direct_transfer import Parcel
 from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
 from tests.support.keyed_rig import Nth
@@ -122,7 +122,7 @@ def test_what_was_discarded_is_not_fetched(sites):
 
 def test_news_of_movements_that_are_over(sites):
     source, _ = sites
-    for news in (UnitsStored(7), Undelivered(7, "no")):
+    for news in (UnitsStoredEvent(7), DeliveryFailedEvent(7, "no")):
         source.host.mover.handle(news)
     assert source.outcomes() == []
 
@@ -148,10 +148,10 @@ def test_parts_come_back_as_they_were(store):
     store_transfer.get("r", 3)
     store_transfer.get("r", 4)
     stored, parcel, missing = (store_transfer.inbox.get() for _ in range(3))
-    assert stored == UnitsStored(3)
+    assert stored == UnitsStoredEvent(3)
     assert [bytes(part) for part in parcel.parts] == [bytes(part) for part in parts]
     assert [memoryview(part).readonly for part in parcel.parts] == [True, True, False, False]
-    assert isinstance(missing, Unfetched)
+    assert isinstance(missing, FetchFailedEvent)
 
 
 def test_a_worker_without_a_store_says_so():

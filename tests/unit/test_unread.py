@@ -4,15 +4,15 @@ import pytest
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import (
-    Cancel,
-    FeederJoined,
-    Heard,
-    PeerLeft,
-    RegionOpened,
-    Save,
-    SaveEnded,
+    CancelInstruction,
+    FeederJoinedEvent,
+    MessageEvent,
+    PeerLeftEvent,
+    RegionOpenedEvent,
+    SaveEndedEvent,
+    SaveInstruction,
+    SendInstruction,
     StageFacts,
-    Tell,
 )
 from evenflow.model.messages import (
     EvaluationLost,
@@ -35,40 +35,40 @@ class Scene:
     def __init__(self):
         self.controller = Controller(1)
         self.out = []
-        self.do(RegionOpened(0.0, "r", "op", Hash(), 6, durable=True))
-        self.do(Heard(0.0, WORKER, WorkerHello(0, "h", 1, 1, transfer_port=900)))
+        self.do(RegionOpenedEvent(0.0, "r", "op", Hash(), 6, durable=True))
+        self.do(MessageEvent(0.0, WORKER, WorkerHello(0, "h", 1, 1, transfer_port=900)))
 
     def do(self, event):
         found = self.controller.handle(event)
         self.out += found
         for each in found:
-            if isinstance(each, Save):
-                self.do(SaveEnded(0.0, each))
-            elif isinstance(each, Tell) and isinstance(each.message, LoadState):
-                self.do(Heard(0.0, WORKER, StateLoaded("r", "query q", each.message.load)))
+            if isinstance(each, SaveInstruction):
+                self.do(SaveEndedEvent(0.0, each))
+            elif isinstance(each, SendInstruction) and isinstance(each.message, LoadState):
+                self.do(MessageEvent(0.0, WORKER, StateLoaded("r", "query q", each.message.load)))
 
     def task(self, peer, stage, partition, epoch=0, attempt=0):
         """A task of a stage of two, which has its first row; it is the only stage that Spark has."""
         facts = StageFacts(2, 2, inputs=2, live=frozenset({stage}))
-        self.do(FeederJoined(0.0, peer, "r", partition, attempt, "q", epoch, stage, run="1", facts=facts))
-        self.do(Heard(0.0, peer, FeederBegan(partition)))
+        self.do(FeederJoinedEvent(0.0, peer, "r", partition, attempt, "q", epoch, stage, run="1", facts=facts))
+        self.do(MessageEvent(0.0, peer, FeederBegan(partition)))
 
     def through(self, *peers):
         for peer in peers:
-            self.do(Heard(0.0, peer, FeederEnded({"0.1": 1})))
-            self.do(PeerLeft(0.0, peer, "done"))
+            self.do(MessageEvent(0.0, peer, FeederEnded({"0.1": 1})))
+            self.do(PeerLeftEvent(0.0, peer, "done"))
 
     def unread(self, *peers):
         for peer in peers:
-            self.do(Heard(0.0, peer, FeederUnread()))
-            self.do(PeerLeft(0.0, peer, "done"))
+            self.do(MessageEvent(0.0, peer, FeederUnread()))
+            self.do(PeerLeftEvent(0.0, peer, "done"))
 
     def told(self, peer):
-        return [type(each.message) for each in self.out if isinstance(each, Tell) and each.peer == peer]
+        return [type(each.message) for each in self.out if isinstance(each, SendInstruction) and each.peer == peer]
 
     @property
     def cancelled(self):
-        return [each.stage for each in self.out if isinstance(each, Cancel)]
+        return [each.stage for each in self.out if isinstance(each, CancelInstruction)]
 
 
 @pytest.fixture
@@ -110,8 +110,8 @@ def test_a_task_that_failed_elsewhere_comes_again(scene):
 def test_tasks_that_have_not_noticed_yet_are_in_nobodys_way(scene):
     scene.task(103, "1", 0)
     assert [scene.told(peer)[-1] for peer in (101, 102, 103)] == [EvaluationLost, EvaluationLost, KeyedDirectory]
-    scene.do(PeerLeft(0.0, 101, "done"))
-    scene.do(PeerLeft(0.0, 102, "done"))
+    scene.do(PeerLeftEvent(0.0, 101, "done"))
+    scene.do(PeerLeftEvent(0.0, 102, "done"))
     scene.task(104, "1", 1)
     scene.through(103, 104)
     scene.task(105, "2", 0, epoch=1)

@@ -16,7 +16,7 @@ from evenflow.model.messages import (
     RestoreUnits,
     UnitsMoved,
 )
-from evenflow.runtime.worker.events import Marked
+from evenflow.runtime.worker.events import MarkerReachedEvent
 from evenflow.runtime.worker.rows.keyed import KeyedHost
 from evenflow.runtime.worker.saving.checkpointer import Checkpointer
 from evenflow.runtime.worker.saving.loader import Loaded
@@ -97,7 +97,7 @@ def test_units_are_restored_after_the_last_feeder_left():
     source, _ = sites()
     source.open()
     source.move(1, [1], feeders=[5])
-    source.host.mover.handle(Marked(1, 5))
+    source.host.mover.handle(MarkerReachedEvent(1, 5))
     source.leave()
     source.say(RestoreUnits(1, "r"))
     assert source.outcomes() == [(1, "restored")]
@@ -131,14 +131,14 @@ def test_markers_of_movements_that_are_over_are_not_kept():
     site.move(1, [1], feeders=[5])
     site.say(FeederGone(1, 5))
     site.say(UnitsMoved(1))
-    site.host.mover.handle(Marked(1, 5))
+    site.host.mover.handle(MarkerReachedEvent(1, 5))
     assert not site.host.mover.movements.markers
 
 
 def test_markers_may_overtake_the_controller():
     site, _ = sites()
     site.open()
-    site.host.mover.handle(Marked(1, 5))
+    site.host.mover.handle(MarkerReachedEvent(1, 5))
     site.move(1, [1], feeders=[5])
     assert len(site.courier.sent) == 1
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened, StageFacts
+from evenflow.control.events import RegionOpenedEvent, StageFacts
 from evenflow.errors import StateLost
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.controller_thread import ControllerThread
@@ -45,7 +45,7 @@ def cluster(tmp_path, monkeypatch):
     for number in range(2):
         rig.start_process(number)
     rig.await_live(2)
-    monkeypatch.setattr(keyed_rig, "RegionOpened", partial(RegionOpened, durable=True))
+    monkeypatch.setattr(keyed_rig, "RegionOpened", partial(RegionOpenedEvent, durable=True))
     rig.keyed = Keyed(rig, mark="nth")
     checkpoint_thread.add(rig.keyed.region, Kept("Nth", UNITS + 1))
     yield rig

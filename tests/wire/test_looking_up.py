@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened, StageFacts
+from evenflow.control.events import RegionOpenedEvent, StageFacts
 from evenflow.errors import StoreError, StoreInUse
 from evenflow.model.messages import FeederBegan, FeederHello
 from evenflow.policy import Hash
@@ -55,14 +55,14 @@ def test_a_slow_store_does_not_stop_the_controller(tmp_path):
     )
     links = []
     try:
-        driver.open_region(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
+        driver.open_region(RegionOpenedEvent(0.0, "r", "op", Hash(), UNITS, durable=True))
         for partition in range(2):
             links.append(Peer(driver.port).shake())
             links[-1].say(feeder(partition))
             links[-1].say(FeederBegan(partition))
         until(lambda: checkpoint_thread.reads, "a look at the store")
         began = time.monotonic()
-        driver.open_region(RegionOpened(0.0, "other", "op", Hash(), UNITS))  # waits for the controller
+        driver.open_region(RegionOpenedEvent(0.0, "other", "op", Hash(), UNITS))  # waits for the controller
         assert time.monotonic() - began < PATIENCE_S / 3
         links.append(Peer(driver.port).shake())
         links[-1].say(feeder(2))

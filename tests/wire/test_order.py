@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from evenflow.control.events import RegionOpened
+from evenflow.control.events import RegionOpenedEvent
 from evenflow.errors import StateLost
 from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
@@ -45,7 +45,7 @@ class Ordered:
         self.region, operator = f"ordered-{number}", f"ordered-op{number}"
         timed = Timed(Sessions(), ROWS, [0, 1, 2], [1], lateness is not None, UNITS + 1, SESSIONS)
         rig.driver.add_code(operator, cloudpickle.dumps(Hosted(timed, ROWS.append(NOW), SESSIONS, UNITS + 1)))
-        rig.driver.open_region(RegionOpened(rig.driver.now(), self.region, operator, Hash(), UNITS + 1))
+        rig.driver.open_region(RegionOpenedEvent(rig.driver.now(), self.region, operator, Hash(), UNITS + 1))
         encoded = SESSIONS.serialize().to_pybytes()
         names, more = (*ROWS.names, KEY), {"streaming": streaming, "key_values": key_values}
         feed = KeyedFeed(rig.settings, self.region, operator, encoded, True, False, names, **more)

@@ -14,7 +14,13 @@ import pytest
 
 import evenflow
 import evenflow_lab
-from evenflow.control.events import CheckpointTaken, RegionOpened, Save, Tell, Tick
+from evenflow.control.events import (
+    CheckpointTakenEvent,
+    RegionOpenedEvent,
+    SaveInstruction,
+    SendInstruction,
+    TickEvent,
+)
 from evenflow.errors import ClusterStopped, EvenflowError
 from evenflow.model.checkpoint import Base, BatchLog
 from evenflow.model.messages import ForgetEvaluation, LoadState
@@ -27,7 +33,7 @@ from evenflow.runtime.threads import BackgroundThread, JobThread
 from evenflow.runtime.wire import poller
 from evenflow.runtime.wire.messages import control
 from evenflow.runtime.worker.environment import REAL
-from evenflow.runtime.worker.events import Undelivered, Unfetched
+from evenflow.runtime.worker.events import DeliveryFailedEvent, FetchFailedEvent
 from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer, Parcel
 from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
 from evenflow.runtime.worker.rows.instances import Instances
@@ -131,7 +137,7 @@ def test_a_mover_without_descriptors_loses_a_movement_and_nothing_else(monkeypat
         monkeypatch.setattr(poller.socket, "socket", partial(_no_files))
         made.send(Parcel(1, [b"state"], "127.0.0.1", 9))
         found = made.inbox.get(timeout=30)
-        assert isinstance(found, Undelivered)
+        assert isinstance(found, DeliveryFailedEvent)
         assert "Too many open files" in found.reason
         assert not made.failure
     finally:
@@ -195,8 +201,8 @@ def test_units_that_cannot_be_stored_or_fetched():
     made.put("r", Parcel(1, [b"x"]))
     made.get("r", 2)
     made.delete("r", 1)
-    assert made.inbox.get(timeout=30) == Undelivered(1, "MemoryError: on purpose")
-    assert made.inbox.get(timeout=30) == Unfetched(2, "r", "MemoryError: on purpose")
+    assert made.inbox.get(timeout=30) == DeliveryFailedEvent(1, "MemoryError: on purpose")
+    assert made.inbox.get(timeout=30) == FetchFailedEvent(2, "r", "MemoryError: on purpose")
     assert not made.failure
     made.close()
     assert not made.alive
@@ -249,7 +255,7 @@ def saved(kept, epoch):
     """What becomes of the manifest of a batch."""
     found = []
     base = Base(epoch, 1, (), (BatchLog(epoch, 1, {"0.1": 1}, (0,)),))
-    kept.save(Save("r", "q", "epoch", base), lambda _save, error: found.append(error))
+    kept.save(SaveInstruction("r", "q", "epoch", base), lambda _save, error: found.append(error))
     return until(lambda: found, "that the manifest is put")[0]
 
 
@@ -269,8 +275,8 @@ def test_what_is_not_the_stores_fault_is_named_at_once(kept, monkeypatch):
 def test_a_checkpoint_that_cannot_be_used_any_more_costs_no_query_without_state(rig, kept, monkeypatch):
     cluster = rig(1)
     monkeypatch.setattr(kept, "_tried", boom)
-    monkeypatch.setattr(kept, "on_lost", lambda why: cluster.driver.post(CheckpointTaken(0.0, why)))
-    kept.save(Save("r", "q", "epoch", Base()), boom)
+    monkeypatch.setattr(kept, "on_lost", lambda why: cluster.driver.post(CheckpointTakenEvent(0.0, why)))
+    kept.save(SaveInstruction("r", "q", "epoch", Base()), boom)
     until(lambda: kept.lost, "that it is noticed")
     assert kept.lost == "the checkpoint cannot be used any more: MemoryError: on purpose"
     assert kept.saved("r", "q") == kept.lost, "whoever asks is told"
@@ -290,14 +296,16 @@ def test_a_name_that_no_store_takes_costs_its_query_alone(kept):
 def test_what_cannot_be_carried_out_ends_its_region_alone(rig, monkeypatch):
     cluster = rig(1)
     keyed = Keyed(cluster)
-    cluster.driver.open_region(RegionOpened(0.0, "bad", "op", Hash(), 9))
+    cluster.driver.open_region(RegionOpenedEvent(0.0, "bad", "op", Hash(), 9))
 
     def refuses(message):
         return boom() if isinstance(message, ForgetEvaluation) else control(message)
 
     monkeypatch.setattr("evenflow.runtime.driver.controller_thread.control", refuses)
-    cluster.driver.ask(lambda controller: cluster.driver._carry_out([Tell(1, ForgetEvaluation("bad", "query q"))]))
-    cluster.driver.post(Tick(0.0))
+    cluster.driver.ask(
+        lambda controller: cluster.driver._carry_out([SendInstruction(1, ForgetEvaluation("bad", "query q"))])
+    )
+    cluster.driver.post(TickEvent(0.0))
     until(lambda: cluster.driver.ask(lambda controller: controller.failure("bad")), "that the region is closed")
     assert "on purpose" in cluster.driver.ask(lambda controller: controller.failure("bad"))
     assert keyed.run(rows(1_000, size=100))
@@ -311,7 +319,7 @@ def test_a_controller_that_fails_tells_everybody(rig, monkeypatch, caplog):
     with pytest.raises(ClusterStopped, match="the controller has failed: MemoryError: on purpose"):
         keyed.run(_slowly(rows(100_000, size=10)))
     with pytest.raises(ClusterStopped, match="has failed, MemoryError: on purpose: start a new Cluster"):
-        cluster.driver.open_region(RegionOpened(0.0, "r9", "op", Hash(), 9))
+        cluster.driver.open_region(RegionOpenedEvent(0.0, "r9", "op", Hash(), 9))
     assert time.monotonic() - began < 30
     assert "on purpose" in str(until(lambda: cluster.ended.get(0), "that the worker ends"))
     assert "controller has failed" in caplog.text
@@ -328,7 +336,7 @@ def test_an_event_that_goes_wrong_is_told_to_whoever_waits(rig, monkeypatch, cap
     controller = cluster.driver._controller
     monkeypatch.setattr(controller, "_region_opened", boom)
     with pytest.raises(EvenflowError, match="region r9 could not be opened: MemoryError: on purpose"):
-        cluster.driver.open_region(RegionOpened(0.0, "r9", "op", Hash(), 9))
+        cluster.driver.open_region(RegionOpenedEvent(0.0, "r9", "op", Hash(), 9))
     monkeypatch.undo()
     monkeypatch.setattr(controller, "_feeder_joined", boom)
     with pytest.raises(ClusterStopped, match="MemoryError: on purpose"):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
-from evenflow.control.events import Cancel, Instruction, Tell
+from evenflow.control.events import CancelInstruction, Instruction, SendInstruction
 from evenflow.control.feeders import Feeders, Region
 from evenflow.control.regions.keyed import KeyedRegion
 from evenflow.control.workers import Site
@@ -80,9 +80,9 @@ class Boundary:
         yield RegionFailedEntry(time=time, region=name, error=error)
         keyed = isinstance(region, KeyedRegion)
         for feeder in self._feeders.dismiss(name):
-            yield Tell(feeder.peer, EvaluationLost(why) if keyed else FeederRefused(why))
+            yield SendInstruction(feeder.peer, EvaluationLost(why) if keyed else FeederRefused(why))
             if feeder.stage:  # a retry would fail as well, and hide the error
-                yield Cancel(feeder.own_stage or feeder.stage, f"region {name}: {why}")
+                yield CancelInstruction(feeder.own_stage or feeder.stage, f"region {name}: {why}")
         if isinstance(region, KeyedRegion):
             yield from self._cleaned(time, region)
 
@@ -97,6 +97,6 @@ class Boundary:
             return
         for site in self._sites().values():
             if moves:
-                yield Tell(site.peer, AbandonMoves(region.name, moves))
+                yield SendInstruction(site.peer, AbandonMoves(region.name, moves))
             for evaluation, kept in stored.items():  # a query whose state is stored may come again
-                yield Tell(site.peer, (DropState if kept else ForgetEvaluation)(region.name, evaluation))
+                yield SendInstruction(site.peer, (DropState if kept else ForgetEvaluation)(region.name, evaluation))

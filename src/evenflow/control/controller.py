@@ -16,26 +16,26 @@ from msgspec.structs import replace
 
 from evenflow.control.boundary import Boundary
 from evenflow.control.events import (
-    CheckpointTaken,
+    CheckpointTakenEvent,
     Event,
-    FeederJoined,
-    Heard,
+    FeederJoinedEvent,
     Instruction,
-    MemoryAsked,
-    MoveAsked,
+    MemoryAskedEvent,
+    MessageEvent,
+    MoveAskedEvent,
     Peer,
-    PeerLeft,
-    RegionFailed,
-    RegionOpened,
-    Replace,
-    ReportsAsked,
+    PeerLeftEvent,
+    RegionFailedEvent,
+    RegionOpenedEvent,
+    ReplaceInstruction,
+    ReportsAskedEvent,
+    ResultUnpersistedEvent,
     Said,
-    SaveEnded,
-    Stop,
-    TaskEnded,
-    Tell,
-    Tick,
-    Unpersisted,
+    SaveEndedEvent,
+    SendInstruction,
+    StopEvent,
+    TaskEndedEvent,
+    TickEvent,
 )
 from evenflow.control.feeders import STOPPING, Feeders, Region
 from evenflow.control.graphs.region import GraphRegion
@@ -100,34 +100,34 @@ class Controller:
 
     def _instructions(self, event: Event) -> Iterable[Instruction]:
         match event:
-            case Heard():
+            case MessageEvent():
                 return self._heard(event.time, event.peer, event.message)
-            case RegionOpened():
+            case RegionOpenedEvent():
                 return self._region_opened(event)
-            case FeederJoined():
+            case FeederJoinedEvent():
                 return self._feeder_joined(event)
-            case SaveEnded():
+            case SaveEndedEvent():
                 return self._stored(event)
-            case CheckpointTaken():
+            case CheckpointTakenEvent():
                 return self._checkpoint_taken(event)
-            case MoveAsked():
+            case MoveAskedEvent():
                 region = self._keyed(event.move.region)
                 return self._boundary.one(event.time, region, lambda each: each.carry_out(event.time, [event.move]))
-            case MemoryAsked():
+            case MemoryAskedEvent():
                 return self._workers.ask_memory(event)
-            case ReportsAsked():
+            case ReportsAskedEvent():
                 return self._workers.ask_reports(event)
-            case PeerLeft():
+            case PeerLeftEvent():
                 return self._peer_left(event)
-            case TaskEnded():
+            case TaskEndedEvent():
                 return self._task_ended(event)
-            case Unpersisted():
+            case ResultUnpersistedEvent():
                 return self._boundary.each_keyed(event.time, lambda region: region.unpersisted(event))
-            case RegionFailed():
+            case RegionFailedEvent():
                 return self._boundary.close(event.time, event.region, event.error)
-            case Tick():
+            case TickEvent():
                 return self._tick(event.time) if not self._stopping else ()
-            case Stop():
+            case StopEvent():
                 return self._stop(event)
 
     def _heard(self, time: float, peer: Peer, message: Said) -> Iterable[Instruction]:
@@ -146,7 +146,7 @@ class Controller:
         return self._workers.statuses(now)
 
     def reported(self, number: int) -> bool:
-        """Whether every live worker has answered a question of `ReportsAsked`."""
+        """Whether every live worker has answered a question of `ReportsAskedEvent`."""
         return self._workers.reported(number)
 
     def task(self, worker: int) -> tuple[int, int]:
@@ -167,7 +167,7 @@ class Controller:
         """The feeders that are known, also those that are through with their rows."""
         return self._feeders.peers
 
-    def unknown(self, feeder: FeederJoined) -> bool:
+    def unknown(self, feeder: FeederJoinedEvent) -> bool:
         """Whether a task is the first one of its query at a keyed operator."""
         region = self._keyed(feeder.region)
         return bool(feeder.query) and region is not None and not region.evaluations.knows(feeder)
@@ -213,8 +213,8 @@ class Controller:
         """The region that an instruction is about; empty if it is about none."""
         if isinstance(told, EventEntry):
             return ""
-        own = str(getattr(told.message if isinstance(told, Tell) else told, "region", ""))
-        return own or (self._feeders.region_of(told.peer) if isinstance(told, Tell) else "")
+        own = str(getattr(told.message if isinstance(told, SendInstruction) else told, "region", ""))
+        return own or (self._feeders.region_of(told.peer) if isinstance(told, SendInstruction) else "")
 
     def _keyed(self, name: str) -> KeyedRegion | None:
         region = self._regions.get(name)
@@ -226,7 +226,7 @@ class Controller:
 
     # -- regions
 
-    def _region_opened(self, event: RegionOpened) -> Iterator[Instruction]:
+    def _region_opened(self, event: RegionOpenedEvent) -> Iterator[Instruction]:
         known = self._keyed(event.region)
         self._feeders.failed.pop(event.region, None)
         if known is not None and event.durable:
@@ -234,9 +234,9 @@ class Controller:
         else:
             yield from self._boundary.serve(event.time, event.region, lambda: self._open(event))
         for site in self._workers.sites.values():  # so that the first row need not wait for imports
-            yield Tell(site.peer, Prepare((event.operator,)))
+            yield SendInstruction(site.peer, Prepare((event.operator,)))
 
-    def _open(self, event: RegionOpened) -> Iterator[Instruction]:
+    def _open(self, event: RegionOpenedEvent) -> Iterator[Instruction]:
         region: Region
         if event.graph is not None:
             region = GraphRegion(event, self._sharing, self._moves, self._stall_timeout)
@@ -256,7 +256,7 @@ class Controller:
         yield replace(opened, given=event.given) if event.given else opened
         yield from region.set_workers(event.time, self._workers.sites)
 
-    def _stored(self, event: SaveEnded) -> Iterator[Instruction]:
+    def _stored(self, event: SaveEndedEvent) -> Iterator[Instruction]:
         save = event.save
         if event.error:
             yield StoreFailedEntry(
@@ -264,7 +264,7 @@ class Controller:
             )
         yield from self._boundary.one(event.time, self._keyed(save.region), lambda region: region.save_ended(event))
 
-    def _checkpoint_taken(self, event: CheckpointTaken) -> Iterator[Instruction]:
+    def _checkpoint_taken(self, event: CheckpointTakenEvent) -> Iterator[Instruction]:
         yield CheckpointTakenEntry(time=event.time, why=event.why)
         yield from self._boundary.each_keyed(event.time, lambda region: region.give_up_stored(event))
 
@@ -274,20 +274,20 @@ class Controller:
         if hello.worker not in self._workers or self._stopping:
             why = STOPPING if hello.worker in self._workers else f"there is no worker {hello.worker}"
             yield WorkerRefusedEntry(time=time, worker=hello.worker, reason=why)
-            yield Tell(peer, Shutdown(why))
+            yield SendInstruction(peer, Shutdown(why))
             return
         before = self._workers[hello.worker]
         if before.state == "live":  # the new one is another copy of the task: the old one must not serve beside it
-            yield Tell(before.site.peer, Shutdown("replaced by a newer attempt"))
+            yield SendInstruction(before.site.peer, Shutdown("replaced by a newer attempt"))
         incarnation = self._workers.join(time, peer, hello).incarnation
         yield WorkerJoinedEntry(time=time, worker=hello.worker, incarnation=incarnation, host=hello.host, pid=hello.pid)
         if self._clock_zero is not None:
-            yield Tell(peer, SetClock(time - self._clock_zero))
+            yield SendInstruction(peer, SetClock(time - self._clock_zero))
         if before.memory:
-            yield Tell(peer, SetMemory(before.memory))
+            yield SendInstruction(peer, SetMemory(before.memory))
         yield from self._service.joined(peer)
         if self._regions:
-            yield Tell(peer, Prepare(tuple(region.operator for region in self._regions.values())))
+            yield SendInstruction(peer, Prepare(tuple(region.operator for region in self._regions.values())))
         yield from self._membership_changed(time)
 
     def _worker_says(self, time: float, worker: WorkerRecord, message: WorkerMessage) -> Iterable[Instruction]:
@@ -322,8 +322,8 @@ class Controller:
         for worker in self._silent(time, waited_for):
             quiet = time - worker.heard
             worker.why = f"it answered nothing for {quiet:.0f} s while its state was needed, and is replaced"
-            yield Replace(worker.site.peer, worker.id, worker.why)
-            yield from self._peer_left(PeerLeft(time, worker.site.peer, worker.why))
+            yield ReplaceInstruction(worker.site.peer, worker.id, worker.why)
+            yield from self._peer_left(PeerLeftEvent(time, worker.site.peer, worker.why))
 
     def _silent(self, time: float, waited_for: Mapping[int, float]) -> list[WorkerRecord]:
         """Workers without any message for `stall_timeout` seconds while tasks wait for state that they should load.
@@ -341,7 +341,7 @@ class Controller:
         if trouble.ends:
             worker.why = f"{trouble.what} failed: {trouble.reason}"
 
-    def _task_ended(self, event: TaskEnded) -> Iterator[Instruction]:
+    def _task_ended(self, event: TaskEndedEvent) -> Iterator[Instruction]:
         yield TaskEndedEntry(time=event.time, worker=event.worker, reason=event.reason)
         if not self._stopping and self._workers[event.worker].state != "live":
             self._workers[event.worker].state = "starting"
@@ -352,14 +352,14 @@ class Controller:
 
     # -- feeders
 
-    def _feeder_joined(self, event: FeederJoined) -> Iterator[Instruction]:
+    def _feeder_joined(self, event: FeederJoinedEvent) -> Iterator[Instruction]:
         if self._clock_zero is None and self._feeders.awaits(event):
             self._clock_zero = event.time
             for site in self._workers.sites.values():
-                yield Tell(site.peer, SetClock(0.0))
+                yield SendInstruction(site.peer, SetClock(0.0))
         yield from self._boundary.serve(event.time, event.region, lambda: self._feeders.join(event))
 
-    def _peer_left(self, event: PeerLeft) -> Iterator[Instruction]:
+    def _peer_left(self, event: PeerLeftEvent) -> Iterator[Instruction]:
         region = self._feeders.region_of(event.peer)
         yield from self._boundary.serve(event.time, region, lambda: self._feeders.leave(event))
         worker = self._workers.leave(event.peer, "stopped" if self._stopping else "lost")
@@ -371,14 +371,14 @@ class Controller:
             if not self._stopping:
                 yield from self._membership_changed(event.time)
 
-    def _stop(self, event: Stop) -> Iterator[Instruction]:
+    def _stop(self, event: StopEvent) -> Iterator[Instruction]:
         """Tell everybody. Regions hear of nobody who leaves from now on: what they lose is lost on purpose."""
         self._stopping = True
         yield from self._boundary.each(event.time, lambda region: region.note_rest(event.time))
         yield ClusterStoppingEntry(time=event.time)
         yield from self._feeders.stop()  # before the workers, so that feeders do not report lost workers
         for site in self._workers.sites.values():
-            yield Tell(site.peer, Shutdown(STOPPING))
+            yield SendInstruction(site.peer, Shutdown(STOPPING))
 
 
 def _pass_on(

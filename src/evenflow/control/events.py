@@ -17,7 +17,7 @@ from evenflow.policy.ordered.balance import Balance
 Peer = int
 """The number of a control connection, given out by the controller thread: a worker or a feeder."""
 Said = WorkerHello | WorkerMessage | FeederMessage
-"""The messages of peers; a feeder's hello comes as `FeederJoined`, with more facts about its task."""
+"""The messages of peers; a feeder's hello comes as `FeederJoinedEvent`, with more facts about its task."""
 Transfer = Literal["direct", "store"]
 """How units move: from one worker to the other, or by way of the store."""
 WARM = 3
@@ -25,7 +25,7 @@ WARM = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class MessageEvent:
     """A message of a worker or a feeder has come."""
 
     time: float
@@ -56,7 +56,7 @@ class GraphPlacing:
 
 
 @dataclass(frozen=True, slots=True)
-class RegionOpened:
+class RegionOpenedEvent:
     """The user has made a region; feeders may join it from now on."""
 
     time: float
@@ -78,7 +78,7 @@ class RegionOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class RegionFailed:
+class RegionFailedEvent:
     """What the controller wants done for a region cannot be done: the region is to be closed."""
 
     time: float
@@ -114,7 +114,7 @@ class StageFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class FeederJoined:
+class FeederJoinedEvent:
     """A feeder has connected for a region."""
 
     time: float
@@ -148,18 +148,18 @@ class FeederJoined:
 
 
 @dataclass(frozen=True, slots=True)
-class SaveEnded:
-    """The content of a `Save` is durable, or could not be saved."""
+class SaveEndedEvent:
+    """The content of a `SaveInstruction` is durable, or could not be saved."""
 
     time: float
-    save: Save
+    save: SaveInstruction
     error: str = ""
     final: bool = False
     """Whether another try would fail as well."""
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointTaken:
+class CheckpointTakenEvent:
     """Another cluster has taken the checkpoint: queries whose state is stored cannot go on here."""
 
     time: float
@@ -167,7 +167,7 @@ class CheckpointTaken:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveAsked:
+class MoveAskedEvent:
     """The user wants units moved."""
 
     time: float
@@ -175,7 +175,7 @@ class MoveAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryAsked:
+class MemoryAskedEvent:
     """The user gives workers more memory for state, or takes some."""
 
     time: float
@@ -184,7 +184,7 @@ class MemoryAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportsAsked:
+class ReportsAskedEvent:
     """The user asks what workers have done."""
 
     time: float
@@ -193,7 +193,7 @@ class ReportsAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerLeft:
+class PeerLeftEvent:
     """A control connection has ended."""
 
     time: float
@@ -204,7 +204,7 @@ class PeerLeft:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskEnded:
+class TaskEndedEvent:
     """The Spark job of a worker has ended."""
 
     time: float
@@ -213,7 +213,7 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Unpersisted:
+class ResultUnpersistedEvent:
     """Some RDDs are no longer persisted: the state of their evaluations is not needed."""
 
     time: float
@@ -221,39 +221,39 @@ class Unpersisted:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TickEvent:
     """A sample period is over."""
 
     time: float
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopEvent:
     """The cluster is being stopped."""
 
     time: float
 
 
 Event = (
-    RegionOpened
-    | RegionFailed
-    | Heard
-    | FeederJoined
-    | SaveEnded
-    | CheckpointTaken
-    | MoveAsked
-    | MemoryAsked
-    | ReportsAsked
-    | PeerLeft
-    | TaskEnded
-    | Unpersisted
-    | Tick
-    | Stop
+    RegionOpenedEvent
+    | RegionFailedEvent
+    | MessageEvent
+    | FeederJoinedEvent
+    | SaveEndedEvent
+    | CheckpointTakenEvent
+    | MoveAskedEvent
+    | MemoryAskedEvent
+    | ReportsAskedEvent
+    | PeerLeftEvent
+    | TaskEndedEvent
+    | ResultUnpersistedEvent
+    | TickEvent
+    | StopEvent
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class SendInstruction:
     """Send a message to a peer."""
 
     peer: Peer
@@ -261,8 +261,8 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
-class Save:
-    """Put a note or a manifest into the store. `SaveEnded` answers it.
+class SaveInstruction:
+    """Put a note or a manifest into the store. `SaveEndedEvent` answers it.
 
     `kind` says which: `begun` (Begun), `whole` (WholeAttempt) or `epoch` (Base). `void` (Voided) deletes a note.
     Once an epoch is saved, blobs that its base does not need are deleted: older logs, and the snapshots in `stale`.
@@ -281,7 +281,7 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class CancelInstruction:
     """Have Spark cancel a stage whose tasks cannot succeed, however often they are tried."""
 
     stage: str
@@ -289,14 +289,14 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class Warn:
+class WarnInstruction:
     """Warn the user, on the driver."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Replace:
+class ReplaceInstruction:
     """Close the connection of a worker that does not answer, and start another one in its place."""
 
     peer: Peer
@@ -304,5 +304,5 @@ class Replace:
     reason: str
 
 
-Instruction = Tell | EventEntry | Save | Cancel | Warn | Replace
+Instruction = SendInstruction | EventEntry | SaveInstruction | CancelInstruction | WarnInstruction | ReplaceInstruction
 """What the controller wants done. An entry is to be written to the event log."""

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from msgspec import UNSET
 
-from evenflow.control.events import Cancel, FeederJoined, Instruction, Peer, PeerLeft, Tell
+from evenflow.control.events import (
+    CancelInstruction,
+    FeederJoinedEvent,
+    Instruction,
+    Peer,
+    PeerLeftEvent,
+    SendInstruction,
+)
 from evenflow.control.regions.keyed import KeyedRegion
 from evenflow.control.regions.ordered import OrderedRegion, refused
 from evenflow.model.entries import FeederFailedEntry, FeederJoinedEntry, FeederLeftEntry
@@ -29,7 +36,7 @@ class Feeders:
 
     def __init__(self, regions: Mapping[str, Region]) -> None:
         self._regions = regions
-        self._joined: dict[Peer, FeederJoined] = {}
+        self._joined: dict[Peer, FeederJoinedEvent] = {}
         self._partitions: dict[Peer, int] = {}
         """As they joined, of those that have begun: the partition of their rows may be another."""
         self._ended: set[Peer] = set()
@@ -53,7 +60,7 @@ class Feeders:
         feeder = self._joined.get(peer)
         return feeder.region if feeder is not None else ""
 
-    def dismiss(self, region: str) -> list[FeederJoined]:
+    def dismiss(self, region: str) -> list[FeederJoinedEvent]:
         """Forget the tasks of a region that is closed, and return them: what they say from now on is ignored."""
         gone = [feeder for feeder in self._joined.values() if feeder.region == region]
         for feeder in gone:
@@ -62,11 +69,11 @@ class Feeders:
             self._ended.discard(feeder.peer)
         return gone
 
-    def awaits(self, event: FeederJoined) -> bool:
+    def awaits(self, event: FeederJoinedEvent) -> bool:
         """Whether there is a region for a task that wants to join, and the cluster goes on."""
         return event.region in self._regions and not self._stopping
 
-    def join(self, event: FeederJoined) -> Iterator[Instruction]:
+    def join(self, event: FeederJoinedEvent) -> Iterator[Instruction]:
         """A task wants to join its region."""
         if not self.awaits(event):
             known = event.region in self._regions
@@ -81,7 +88,7 @@ class Feeders:
             del self._joined[event.peer]
             yield from refused(event, why)
             if isinstance(event.saved, str) and event.stage:  # a retry would fail as well, and hide the reason
-                yield Cancel(event.own_stage or event.stage, f"region {event.region}: {why}")
+                yield CancelInstruction(event.own_stage or event.stage, f"region {event.region}: {why}")
             return
         yield FeederJoinedEntry(
             time=event.time,
@@ -111,7 +118,7 @@ class Feeders:
         return region.hear(time, feeder, message)
 
     def _failed(
-        self, time: float, feeder: FeederJoined, region: Region, message: FeederFailed
+        self, time: float, feeder: FeederJoinedEvent, region: Region, message: FeederFailed
     ) -> Iterator[Instruction]:
         """A task fails. If the cluster is stopping, that is why, unless the user's function failed on a worker."""
         if not self._stopping or message.worker is not None:
@@ -126,7 +133,7 @@ class Feeders:
         if not self._stopping:
             yield from region.hear(time, feeder, message)
 
-    def leave(self, event: PeerLeft) -> Iterator[Instruction]:
+    def leave(self, event: PeerLeftEvent) -> Iterator[Instruction]:
         """A peer has left, which may have been a task."""
         feeder, ended = self._joined.pop(event.peer, None), event.peer in self._ended
         self._ended.discard(event.peer)
@@ -144,4 +151,4 @@ class Feeders:
         """Tell all of them that the cluster is stopping."""
         self._stopping = True
         for peer in self._joined:
-            yield Tell(peer, FeederRefused(STOPPING))
+            yield SendInstruction(peer, FeederRefused(STOPPING))

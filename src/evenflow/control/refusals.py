@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evenflow.control.batches.attempts import Attempt
 from evenflow.control.batches.evaluation import kept_of
-from evenflow.control.events import FeederJoined, StageFacts
+from evenflow.control.events import FeederJoinedEvent, StageFacts
 from evenflow.errors import SEVERAL_ACTIONS
 
 PERSIST_ANEW = "unpersist() the DataFrame, persist() it again, and let the first action read all of it, as count() does"
@@ -17,7 +17,7 @@ SHOWN = 4
 """The attempts at a batch that a message lists, at most."""
 
 
-def what(feeder: FeederJoined) -> str:
+def what(feeder: FeederJoinedEvent) -> str:
     """The batch, persisted RDD or stage that a task belongs to."""
     if feeder.query:
         return f"batch {feeder.epoch} of query {feeder.query}"
@@ -28,7 +28,7 @@ def what(feeder: FeederJoined) -> str:
 # -- evaluations without a store
 
 
-def unfit(feeder: FeederJoined, forgotten: int) -> str:
+def unfit(feeder: FeederJoinedEvent, forgotten: int) -> str:
     """Why a task cannot be the first of its evaluation; empty if it can.
 
     `forgotten` is the newest persisted RDD whose evaluation is over and no longer remembered.
@@ -46,7 +46,7 @@ def unfit(feeder: FeederJoined, forgotten: int) -> str:
     return _unfit_stage(feeder, feeder.facts, forgotten) if isinstance(feeder.facts, StageFacts) else ""
 
 
-def _unfit_stage(feeder: FeederJoined, facts: StageFacts, forgotten: int) -> str:
+def _unfit_stage(feeder: FeederJoinedEvent, facts: StageFacts, forgotten: int) -> str:
     if facts.kept is not None:
         gone = facts.kept <= forgotten
         return f"the state of persisted RDD {facts.kept} was dropped: {PERSIST_ANEW}" if gone else ""
@@ -64,7 +64,7 @@ def _unfit_stage(feeder: FeederJoined, facts: StageFacts, forgotten: int) -> str
     return ""
 
 
-def already_applied(feeder: FeederJoined, tried: bool = False) -> str:
+def already_applied(feeder: FeederJoinedEvent, tried: bool = False) -> str:
     """The rows of a task are in state already; `tried`: the same stage brought them."""
     if feeder.own_stage:
         return (
@@ -95,7 +95,7 @@ def read_in_parts(query: str, epoch: int) -> str:
 # -- queries whose state is stored
 
 
-def older(feeder: FeederJoined, newest: int) -> str:
+def older(feeder: FeederJoinedEvent, newest: int) -> str:
     """A task's batch is older than the state in the checkpoint."""
     return (
         f"batch {feeder.epoch} of query {feeder.query} is older than the state in the checkpoint, which is of "
@@ -103,7 +103,7 @@ def older(feeder: FeederJoined, newest: int) -> str:
     )
 
 
-def uncounted(feeder: FeederJoined) -> str:
+def uncounted(feeder: FeederJoinedEvent) -> str:
     """Spark does not tell the number of partitions."""
     told = f": {feeder.facts}" if isinstance(feeder.facts, str) else ""
     return (
@@ -112,7 +112,7 @@ def uncounted(feeder: FeederJoined) -> str:
     )
 
 
-def mixed(feeder: FeederJoined, kept: str) -> str:
+def mixed(feeder: FeederJoinedEvent, kept: str) -> str:
     """Results of a new evaluation would be put together with those of another; `kept`: how Spark keeps those."""
     return (
         f"batch {feeder.epoch} of query {feeder.query}: some results of another evaluation are {kept} and some "
@@ -120,7 +120,7 @@ def mixed(feeder: FeederJoined, kept: str) -> str:
     )
 
 
-def evaluated_twice(feeder: FeederJoined, stage: str) -> str:
+def evaluated_twice(feeder: FeederJoinedEvent, stage: str) -> str:
     """Two stages evaluate one batch at the same time."""
     return (
         f"batch {feeder.epoch} of query {feeder.query} is being evaluated by stage {feeder.stage} as well "
@@ -128,7 +128,7 @@ def evaluated_twice(feeder: FeederJoined, stage: str) -> str:
     )
 
 
-def begun_before(feeder: FeederJoined, other_stage: bool) -> str:
+def begun_before(feeder: FeederJoinedEvent, other_stage: bool) -> str:
     """Rows of a task's partition are in state already; `other_stage`: another stage brought them."""
     if feeder.own_stage and other_stage:
         remedy = f"Spark has not read them again: in foreachBatch, {SEVERAL_ACTIONS}"
@@ -143,7 +143,7 @@ def begun_before(feeder: FeederJoined, other_stage: bool) -> str:
     )
 
 
-def evaluated_in_part(feeder: FeederJoined) -> str:
+def evaluated_in_part(feeder: FeederJoinedEvent) -> str:
     """Results of part of a batch were given out, and another action evaluates the batch again."""
     return (
         f"an action has read part of batch {feeder.epoch} of query {feeder.query}, and the next action evaluates the "

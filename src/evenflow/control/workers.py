@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from evenflow.control.events import Instruction, MemoryAsked, Peer, ReportsAsked, Tell, Warn
+from evenflow.control.events import (
+    Instruction,
+    MemoryAskedEvent,
+    Peer,
+    ReportsAskedEvent,
+    SendInstruction,
+    WarnInstruction,
+)
 from evenflow.model import WorkerStatus
 from evenflow.model.entries import MemoryAskedEntry, MemoryRefusedEntry, MemorySetEntry
 from evenflow.model.messages import MemorySet, SendReport, SetMemory, WorkerAddress, WorkerHello
@@ -101,14 +108,14 @@ class Workers:
 
     # -- memory
 
-    def ask_memory(self, event: MemoryAsked) -> Iterator[Instruction]:
+    def ask_memory(self, event: MemoryAskedEvent) -> Iterator[Instruction]:
         """Tell the workers, and those that will be started in their place."""
         for number, memory in event.memory.items():
             worker = self[number]
             worker.memory = memory
             yield MemoryAskedEntry(time=event.time, worker=number, memory=memory)
             if worker.state == "live":
-                yield Tell(worker.site.peer, SetMemory(memory))
+                yield SendInstruction(worker.site.peer, SetMemory(memory))
 
     def memory_set(self, time: float, worker: WorkerRecord, told: MemorySet) -> Iterator[Instruction]:
         """A worker has another budget, or says why not."""
@@ -133,14 +140,14 @@ class Workers:
             reason=told.error,
         )
         text = f"worker {worker.id} keeps {told.memory} bytes of memory for state, and does not change to {told.asked}"
-        yield Warn(f"{text}: {told.error}")
+        yield WarnInstruction(f"{text}: {told.error}")
 
     # -- questions
 
-    def ask_reports(self, event: ReportsAsked) -> Iterator[Instruction]:
+    def ask_reports(self, event: ReportsAskedEvent) -> Iterator[Instruction]:
         """Have the live workers report."""
         for peer in self._live:
-            yield Tell(peer, SendReport(event.number))
+            yield SendInstruction(peer, SendReport(event.number))
 
     def reported(self, number: int) -> bool:
         """Whether every live worker has answered a question."""

@@ -15,7 +15,17 @@ from math import inf
 from typing import Protocol
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import Event, Heard, Instruction, Peer, RegionOpened, Said, Tell, Tick, Warn
+from evenflow.control.events import (
+    Event,
+    Instruction,
+    MessageEvent,
+    Peer,
+    RegionOpenedEvent,
+    Said,
+    SendInstruction,
+    TickEvent,
+    WarnInstruction,
+)
 from evenflow.errors import SimulationError
 from evenflow.model.entries import EventEntry, WarningEntry
 from evenflow.model.messages import ToFeeder, ToWorker, WorkerHello
@@ -111,13 +121,13 @@ class Simulation:
     def say(self, time: float, peer: Peer, message: Said) -> None:
         """A worker or feeder says something at `time`; the controller hears it `delay_s` later."""
         self.messages += 1
-        self.at(time + self.delay_s, lambda now: self.handle(Heard(now, peer, message)))
+        self.at(time + self.delay_s, lambda now: self.handle(MessageEvent(now, peer, message)))
 
     def handle(self, event: Event) -> None:
         """Let the controller handle an event now, and carry out what it wants."""
         self._carry_out(self.controller.handle(event))
 
-    def open(self, event: RegionOpened) -> None:
+    def open(self, event: RegionOpenedEvent) -> None:
         """Open a region."""
         self.handle(event)
 
@@ -148,18 +158,18 @@ class Simulation:
         self._begun = True
         for worker in range(self.workers):
             hello = WorkerHello(worker, f"worker-{worker}", 1, worker + 1, transfer_port=1, deep=1)
-            self.handle(Heard(0.0, FIRST_WORKER + worker, hello))
+            self.handle(MessageEvent(0.0, FIRST_WORKER + worker, hello))
         self._plane.begin(self)
-        self.every(self.period_s, lambda time: self.handle(Tick(time)))
+        self.every(self.period_s, lambda time: self.handle(TickEvent(time)))
 
     def _carry_out(self, instructions: Iterable[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
-                case Tell(peer, message):
+                case SendInstruction(peer, message):
                     self._tell(peer, message)
                 case EventEntry():
                     self.log.write(instruction)
-                case Warn(text):
+                case WarnInstruction(text):
                     self.log.write(WarningEntry(time=self.time, text=text))
                 case _:
                     raise SimulationError(f"the controller wants what a simulation has not: {instruction}")

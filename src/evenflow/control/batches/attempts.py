@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evenflow.control.events import FeederJoined, Peer, StageFacts
+from evenflow.control.events import FeederJoinedEvent, Peer, StageFacts
 from evenflow.model.checkpoint import NOTHING, AttemptKey, Segments
 
 KIND_BITS = 20
@@ -67,7 +67,7 @@ class Attempt:
     """If it repeats another: by worker, the logged rows that had not come again when a task last asked."""
 
     @classmethod
-    def of(cls, number: int, feeder: FeederJoined, before: AttemptKey) -> Attempt:
+    def of(cls, number: int, feeder: FeederJoinedEvent, before: AttemptKey) -> Attempt:
         """The new attempt that begins with a task."""
         facts = facts_of(feeder)
         return cls(
@@ -83,7 +83,7 @@ class Attempt:
             broad=facts.whole and facts.tasks > 1,
         )
 
-    def includes(self, feeder: FeederJoined, in_memory: bool) -> bool:
+    def includes(self, feeder: FeederJoinedEvent, in_memory: bool) -> bool:
         """Whether a task belongs to this attempt: by its stage, or because its stage continues the attempt.
 
         A stage continues it if both compute the same RDD, as the jobs of one `take` do, or persist the operator's
@@ -117,7 +117,7 @@ class Attempt:
         return bool(self.begun or self.empty)
 
     def finish(
-        self, feeder: FeederJoined, segments: Mapping[str, int], rows: bool, left: Mapping[str, int] | None = None
+        self, feeder: FeederJoinedEvent, segments: Mapping[str, int], rows: bool, left: Mapping[str, int] | None = None
     ) -> None:
         """Note that all rows of a task, or of one of its partitions, are durable, or that it had none."""
         for writer, count in (left or {}).items():  # later tasks are told less
@@ -155,7 +155,7 @@ class Attempt:
         return most
 
 
-def facts_of(feeder: FeederJoined) -> StageFacts:
+def facts_of(feeder: FeederJoinedEvent) -> StageFacts:
     """What Spark says of a task's stage; a task for which it is not known has been refused before."""
     assert isinstance(feeder.facts, StageFacts)
     return feeder.facts

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from evenflow.control import refusals
 from evenflow.control.batches.attempts import KIND_BITS, Attempt, facts_of
 from evenflow.control.batches.history import History
-from evenflow.control.events import FeederJoined, Peer, StageFacts
+from evenflow.control.events import FeederJoinedEvent, Peer, StageFacts
 from evenflow.model.checkpoint import (
     NOTHING,
     AttemptKey,
@@ -108,7 +108,7 @@ class Epochs:
         """The newest attempt at the present batch; None if there is none."""
         return self.attempts[-1] if self.attempts else None
 
-    def join(self, feeder: FeederJoined) -> str:
+    def join(self, feeder: FeederJoinedEvent) -> str:
         """A task has started; returns why it is refused, or an empty text."""
         done = self._history.key[0]
         if feeder.epoch < self.epoch or feeder.epoch <= done:
@@ -147,7 +147,7 @@ class Epochs:
             self.attempt.feeders -= peers
             self.attempt.waiting = [peer for peer in self.attempt.waiting if peer not in peers]
 
-    def _mixed(self, feeder: FeederJoined) -> str:
+    def _mixed(self, feeder: FeederJoinedEvent) -> str:
         """Why there must be no new attempt: its results would be mixed with those of another; empty if not."""
         facts = facts_of(feeder)
         kept = facts.kept is not None and any(
@@ -157,7 +157,7 @@ class Epochs:
             return refusals.mixed(feeder, "persisted" if kept else "shuffled")
         return ""
 
-    def _give_way(self, now: Attempt, feeder: FeederJoined) -> None:
+    def _give_way(self, now: Attempt, feeder: FeederJoinedEvent) -> None:
         """Give up an attempt because another one begins; an unfinished one with tasks is poisoned."""
         if now.begun and now.repeatable and now.run == feeder.run and not (now.whole or now.poisoned or now.repeats):
             self.given_up = refusals.evaluated_in_part(feeder)
@@ -168,7 +168,7 @@ class Epochs:
         self.dropped |= now.feeders
         now.feeders, now.waiting = set(), []
 
-    def _start(self, feeder: FeederJoined) -> Attempt:
+    def _start(self, feeder: FeederJoinedEvent) -> Attempt:
         """Begin a new attempt at the present batch, with its first task."""
         number = 1 + max((attempt.number for attempt in self.attempts), default=0)
         now = Attempt.of(number, feeder, self._history.key)
@@ -180,7 +180,7 @@ class Epochs:
         self.started = Begun(self.epoch, number, now.before, now.run, repeats)
         return now
 
-    def begin(self, feeder: FeederJoined) -> str:
+    def begin(self, feeder: FeederJoinedEvent) -> str:
         """A task has its first row; returns why it is refused, or an empty text."""
         now = self.attempt
         if now is None or feeder.peer not in now.feeders:
@@ -204,7 +204,7 @@ class Epochs:
         self._history.arrived(epoch, units)
 
     def end(
-        self, feeder: FeederJoined, segments: Mapping[str, int], rows: bool, left: Mapping[str, int] | None = None
+        self, feeder: FeederJoinedEvent, segments: Mapping[str, int], rows: bool, left: Mapping[str, int] | None = None
     ) -> WholeAttempt | None:
         """All rows of a task are durable, or it had none; if the attempt is whole now, returns the note for the store.
 
@@ -252,7 +252,7 @@ class Epochs:
         if self.attempt is not None:
             self.attempt.feeders.discard(peer)
 
-    def leave(self, feeder: FeederJoined, begun: bool) -> str:
+    def leave(self, feeder: FeederJoinedEvent, begun: bool) -> str:
         """A task is over; if it broke off with rows in state, returns why its attempt cannot count."""
         now = self.attempt
         if now is None or feeder.peer not in now.feeders:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from evenflow.control.events import FeederJoined, Peer, StageFacts
+from evenflow.control.events import FeederJoinedEvent, Peer, StageFacts
 from evenflow.model.routing import FIRST_SHARE
 
 RDD = "rdd "
@@ -42,7 +42,7 @@ class Evaluation:
     """If its state is stored: batch, attempt and partition where Spark did not want the remaining results."""
 
     @classmethod
-    def of(cls, name: str, feeder: FeederJoined) -> Evaluation:
+    def of(cls, name: str, feeder: FeederJoinedEvent) -> Evaluation:
         """The new evaluation that begins with a task."""
         return cls(
             name,
@@ -60,7 +60,7 @@ class Evaluation:
         return 0 < self.inputs <= len(through)
 
 
-def evaluation_of(feeder: FeederJoined) -> str:
+def evaluation_of(feeder: FeederJoinedEvent) -> str:
     """The name of the evaluation that a task belongs to."""
     if feeder.query:
         return f"query {feeder.query}"
@@ -73,21 +73,21 @@ def evaluation_of(feeder: FeederJoined) -> str:
     return f"stage {feeder.stage}"
 
 
-def repeatable(feeder: FeederJoined) -> bool:
+def repeatable(feeder: FeederJoinedEvent) -> bool:
     """Whether a task may be repeated: ticks of a batch DataFrame do not change state."""
     return bool(feeder.own_stage) and not feeder.query
 
 
-def kept_of(feeder: FeederJoined) -> int | None:
+def kept_of(feeder: FeederJoinedEvent) -> int | None:
     """The persisted RDD that the results of a task go into; None if there is none."""
     return feeder.facts.kept if isinstance(feeder.facts, StageFacts) else None
 
 
-def inputs_of(feeder: FeederJoined) -> int:
+def inputs_of(feeder: FeederJoinedEvent) -> int:
     """The number of partitions of the operator's input; 0 if it is not known."""
     return feeder.facts.inputs if isinstance(feeder.facts, StageFacts) else 0
 
 
-def is_partial(feeder: FeederJoined) -> bool:
+def is_partial(feeder: FeederJoinedEvent) -> bool:
     """Whether a task's stage reads only some of the partitions."""
     return isinstance(feeder.facts, StageFacts) and not feeder.facts.whole

@@ -28,7 +28,7 @@ from evenflow.control.batches.evaluation import (
     kept_of,
     repeatable,
 )
-from evenflow.control.events import FeederJoined, Peer, StageFacts
+from evenflow.control.events import FeederJoinedEvent, Peer, StageFacts
 from evenflow.model.routing import FIRST_SHARE
 
 IDLE_S = 60.0
@@ -58,7 +58,7 @@ class Evaluations:
         """The names of the live evaluations."""
         return list(self._live)
 
-    def register(self, feeder: FeederJoined) -> str:
+    def register(self, feeder: FeederJoinedEvent) -> str:
         """Register a task that has started, with or without rows; returns why it is refused, or an empty text."""
         if isinstance(feeder.facts, str):
             return feeder.facts
@@ -99,7 +99,7 @@ class Evaluations:
         known.feeders.add(feeder.peer)
         return ""
 
-    def _outlive(self, known: Evaluation, feeder: FeederJoined) -> None:
+    def _outlive(self, known: Evaluation, feeder: FeederJoinedEvent) -> None:
         """Give up tasks whose stage is over; they notice late that their results are not read."""
         live = feeder.facts.live if isinstance(feeder.facts, StageFacts) else frozenset()
         over = {peer for peer in known.feeders if live and known.stages[peer] not in live}
@@ -107,7 +107,7 @@ class Evaluations:
         known.feeders -= over
         known.idle_since = feeder.time
 
-    def unread(self, feeder: FeederJoined, time: float, begun: bool) -> None:
+    def unread(self, feeder: FeederJoinedEvent, time: float, begun: bool) -> None:
         """Spark does not want the remaining results of a task. With a store, its attempt cannot become whole."""
         known = self._live.get(evaluation_of(feeder))
         if known is None or known.id not in self.stored or feeder.peer not in known.feeders:
@@ -120,14 +120,14 @@ class Evaluations:
             now = epochs.epoch, epochs.attempt.number
             known.unread = {each for each in known.unread if each[:2] == now} | {(*now, feeder.partition)}
 
-    def interrupted(self, feeder: FeederJoined) -> str:
+    def interrupted(self, feeder: FeederJoinedEvent) -> str:
         """Why the present attempt of a stopped query fails; empty if it does not."""
         epochs = self.stored.get(evaluation_of(feeder))
         now = epochs.attempt if epochs is not None else None
         under_way = now is not None and feeder.stage in now.stages and not now.whole and not now.poisoned
         return f"{refusals.what(feeder)} was interrupted" if under_way else ""
 
-    def hopeless(self, feeder: FeederJoined) -> str:
+    def hopeless(self, feeder: FeederJoinedEvent) -> str:
         """Why the attempt of a task fails because Spark wants an unread partition again; empty if it does not."""
         known = self._live.get(evaluation_of(feeder))
         epochs = self.stored.get(known.id) if known is not None else None
@@ -138,7 +138,7 @@ class Evaluations:
             return ""
         return f"partition {feeder.partition} of {refusals.what(feeder)} broke off, and is to be evaluated again"
 
-    def begin(self, feeder: FeederJoined) -> str:
+    def begin(self, feeder: FeederJoinedEvent) -> str:
         """A task has its first row; returns why it is refused, or an empty text."""
         name = evaluation_of(feeder)
         known = self._live.get(name)
@@ -159,7 +159,7 @@ class Evaluations:
         known.awaited = feeder.kinds > 1 and feeder.partition < FIRST_SHARE
         return ""
 
-    def leave(self, feeder: FeederJoined, time: float, begun: bool, ended: bool) -> str:
+    def leave(self, feeder: FeederJoinedEvent, time: float, begun: bool, ended: bool) -> str:
         """A task is over; if it broke off with some of its rows applied, returns why the evaluation cannot go on."""
         known = self._live.get(evaluation_of(feeder))
         if known is None or feeder.peer not in known.feeders:
@@ -182,7 +182,7 @@ class Evaluations:
             )
         return ""
 
-    def may_apply(self, feeder: FeederJoined) -> bool:
+    def may_apply(self, feeder: FeederJoinedEvent) -> bool:
         """Whether rows of a task may go into state: its evaluation, or its attempt, has not been given up."""
         name = evaluation_of(feeder)
         if name in self.stored:
@@ -242,7 +242,7 @@ class Evaluations:
         """Whether no worker has state, or is loading any."""
         return not self.stateful and not any(epochs.loading for epochs in self.stored.values())
 
-    def knows(self, feeder: FeederJoined) -> bool:
+    def knows(self, feeder: FeederJoinedEvent) -> bool:
         """Whether the evaluation of a task is known, live or ended."""
         name = evaluation_of(feeder)
         return name in self._live or name in self._over

@@ -17,14 +17,14 @@ from evenflow.control.batches.epochs import Epochs
 from evenflow.control.batches.evaluation import evaluation_of
 from evenflow.control.batches.evaluations import Evaluations
 from evenflow.control.events import (
-    Cancel,
-    FeederJoined,
+    CancelInstruction,
+    FeederJoinedEvent,
     Instruction,
     Peer,
-    Save,
-    SaveEnded,
-    Tell,
-    Warn,
+    SaveEndedEvent,
+    SaveInstruction,
+    SendInstruction,
+    WarnInstruction,
 )
 from evenflow.control.moves.movement import Movements
 from evenflow.model.checkpoint import SavedUnits
@@ -72,37 +72,37 @@ class StoredQueries:
 
     # -- tasks
 
-    def join(self, feeder: FeederJoined) -> Iterator[Instruction]:
+    def join(self, feeder: FeederJoinedEvent) -> Iterator[Instruction]:
         """A task of a query has joined: store the batch that is done, and load the state to start from if needed."""
         name = evaluation_of(feeder)
         epochs = self.evaluations.stored.get(name)
         if epochs is None:
             return
         for peer in sorted(epochs.dropped):
-            yield Tell(peer, EvaluationLost("another attempt at its batch has begun"))
+            yield SendInstruction(peer, EvaluationLost("another attempt at its batch has begun"))
         epochs.dropped.clear()
         if epochs.given_up and not self.warned:
             self.warned = True
-            yield Warn(f"region {self.region}: {epochs.given_up}")
+            yield WarnInstruction(f"region {self.region}: {epochs.given_up}")
         epochs.given_up = ""
         if epochs.settled:
             base, stale = epochs.settle()
-            yield Save(self.region, feeder.query, "epoch", base, stale)
+            yield SaveInstruction(self.region, feeder.query, "epoch", base, stale)
         if epochs.started is not None:
-            yield Save(self.region, feeder.query, "begun", epochs.started)
+            yield SaveInstruction(self.region, feeder.query, "begun", epochs.started)
             epochs.started = None
         if epochs.outdated:
             epochs.loading.clear()
         if not epochs.current and not epochs.loading:
             yield from self._load(feeder.time, name, epochs)
 
-    def arrived(self, feeder: FeederJoined, told: FeederArrivals) -> None:
+    def arrived(self, feeder: FeederJoinedEvent, told: FeederArrivals) -> None:
         """Take in the rows that have arrived at a task since its last message."""
         epochs = self.evaluations.stored.get(evaluation_of(feeder))
         if epochs is not None:
             epochs.arrived(feeder.epoch, told.units)
 
-    def ended(self, time: float, feeder: FeederJoined, told: FeederEnded, begun: bool) -> Iterator[Instruction]:
+    def ended(self, time: float, feeder: FeederJoinedEvent, told: FeederEnded, begun: bool) -> Iterator[Instruction]:
         """All rows of a task are durable. The last task ends when it is noted that the attempt is whole."""
         epochs = self.evaluations.stored.get(evaluation_of(feeder))
         if epochs is None:
@@ -117,10 +117,10 @@ class StoredQueries:
             yield self._durable(time, feeder.query, told.seconds, 0.0)
         if whole is not None:
             peer, waited = feeder.peer, told.seconds
-            yield Save(self.region, feeder.query, "whole", whole, peer=peer, since=time, waited_s=waited)
+            yield SaveInstruction(self.region, feeder.query, "whole", whole, peer=peer, since=time, waited_s=waited)
         yield from self._release(epochs.released())
 
-    def noted(self, event: SaveEnded) -> Iterator[Instruction]:
+    def noted(self, event: SaveEndedEvent) -> Iterator[Instruction]:
         """A note of an attempt is in the store, or could not be put there."""
         save, name = event.save, f"query {event.save.query}"
         epochs = self.evaluations.stored.get(name)
@@ -130,7 +130,7 @@ class StoredQueries:
             if save.kind == "whole":
                 epochs.let_go(save.peer)
                 yield self._durable(event.time, save.query, save.waited_s, event.time - save.since)
-                yield Tell(save.peer, Committed())
+                yield SendInstruction(save.peer, Committed())
             yield from self._release(epochs.noted(save.content.key))
         elif epochs.unnoted(save.content.key, f"the checkpoint cannot be written: {event.error}"):
             assert epochs.attempt is not None
@@ -138,7 +138,7 @@ class StoredQueries:
 
     def _release(self, peers: Iterable[Peer]) -> Iterator[Instruction]:
         for peer in peers:
-            yield Tell(peer, Committed())
+            yield SendInstruction(peer, Committed())
 
     def _durable(self, time: float, query: str, log_s: float, note_s: float) -> TaskDurableEntry:
         times = {"log_s": round(log_s, 6), "note_s": round(note_s, 6)}
@@ -163,12 +163,12 @@ class StoredQueries:
         feeders = epochs.poison(why)
         yield kind(time=time, region=self.region, evaluation=name, epoch=epochs.epoch, why=why)
         for peer in sorted(feeders):
-            yield Tell(peer, EvaluationLost(why))
+            yield SendInstruction(peer, EvaluationLost(why))
         if held is not None:
             for site in self.movements.sites.values():
-                yield Tell(site.peer, DropState(self.region, name))
+                yield SendInstruction(site.peer, DropState(self.region, name))
         if now is not None and now.poisoned and counted and now.stage and (now.broad or not silent):
-            yield Cancel(now.running or now.stage, f"region {self.region}: {why}")
+            yield CancelInstruction(now.running or now.stage, f"region {self.region}: {why}")
 
     def differs(self, time: float, told: RowsDiffer) -> Iterator[Instruction]:
         """A worker says that rows of an attempt are not those of the attempt that it repeats."""
@@ -188,8 +188,8 @@ class StoredQueries:
         same_run = now is not None and before is not None and before.run == now.run
         why = refusals.other_rows(name, voided.epoch, what, same_run)
         query = name.removeprefix("query ")
-        yield Save(self.region, query, "void", voided)
-        yield Warn(f"region {self.region}: {why}")
+        yield SaveInstruction(self.region, query, "void", voided)
+        yield WarnInstruction(f"region {self.region}: {why}")
         yield from self.poison(time, name, why)
 
     # -- state
@@ -252,7 +252,7 @@ class StoredQueries:
                 units=self.movements.table.units_of(worker).astype(np.int32),
                 repeated=repeated,
             )
-            yield Tell(site.peer, order)
+            yield SendInstruction(site.peer, order)
 
     def awaited(self) -> Iterator[tuple[int, float]]:
         """The workers that are loading state that tasks wait for, and since when."""
@@ -293,4 +293,4 @@ class StoredQueries:
                 units=len(told.units),
             )
             peer = self.movements.sites[worker].peer
-            yield Tell(peer, SaveAgain(self.region, told.evaluation, told.epoch, told.units))
+            yield SendInstruction(peer, SaveAgain(self.region, told.evaluation, told.epoch, told.units))

@@ -15,7 +15,7 @@ from math import log2
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.control.events import GraphPlacing, Instruction, Peer, Warn
+from evenflow.control.events import GraphPlacing, Instruction, Peer, WarnInstruction
 from evenflow.control.graphs.samples import graph_sample, host_loads, too_heavy
 from evenflow.control.graphs.statistics import GraphStatistics
 from evenflow.control.moves.movement import Movements
@@ -277,12 +277,12 @@ class GraphBalancing:
                     pairs[one, other] = self._placing.links.get(pair, default)
         return Links(DELAY_MS, BANDWIDTH, pairs)
 
-    def _warned_of(self, problem: PlacementProblem) -> Iterator[Warn]:
+    def _warned_of(self, problem: PlacementProblem) -> Iterator[WarnInstruction]:
         """One warning of each operator that is heavier than any worker."""
         for name, warning in too_heavy(problem).items():
             if name not in self._warned:
                 self._warned.add(name)
-                yield Warn(f"graph {self._movements.region}: {warning}")
+                yield WarnInstruction(f"graph {self._movements.region}: {warning}")
 
 
 def _alike(seen: npt.NDArray[np.float64], before: npt.NDArray[np.float64]) -> bool:

@@ -8,7 +8,14 @@ from math import inf
 
 import numpy as np
 
-from evenflow.control.events import FeederJoined, Instruction, Peer, PeerLeft, RegionOpened, Tell
+from evenflow.control.events import (
+    FeederJoinedEvent,
+    Instruction,
+    Peer,
+    PeerLeftEvent,
+    RegionOpenedEvent,
+    SendInstruction,
+)
 from evenflow.control.graphs.balancing import GraphBalancing
 from evenflow.control.graphs.results import GraphResults
 from evenflow.control.regions.keyed import KeyedRegion
@@ -31,7 +38,7 @@ class GraphRegion(KeyedRegion):
     """One graph. What is told to its feeders about owners of units is told to its workers, too."""
 
     def __init__(
-        self, event: RegionOpened, sharing: Sharing, numbers: Iterator[int], stall_timeout: float = inf
+        self, event: RegionOpenedEvent, sharing: Sharing, numbers: Iterator[int], stall_timeout: float = inf
     ) -> None:
         super().__init__(event, sharing, numbers, stall_timeout)
         assert event.graph is not None
@@ -64,7 +71,7 @@ class GraphRegion(KeyedRegion):
             edges=[(each, number) for number, node in enumerate(shape.nodes) for each in dict.fromkeys(node.inputs)],
         )
 
-    def reopen(self, event: RegionOpened) -> Iterator[Instruction]:
+    def reopen(self, event: RegionOpenedEvent) -> Iterator[Instruction]:
         changed = event.operator != self.operator
         yield from super().reopen(event)
         if changed:  # rows of the next feeders must not go by the plan that workers know
@@ -108,12 +115,12 @@ class GraphRegion(KeyedRegion):
         yield from super().hear_worker(time, worker, message)
         yield from self._route()
 
-    def join(self, feeder: FeederJoined) -> Iterator[Instruction]:
+    def join(self, feeder: FeederJoinedEvent) -> Iterator[Instruction]:
         if not self.feeders:
             self.graph.measured.wake(feeder.time)
         yield from super().join(feeder)
 
-    def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterator[Instruction]:
+    def hear(self, time: float, feeder: FeederJoinedEvent, message: FeederMessage) -> Iterator[Instruction]:
         if isinstance(message, FlowProgress):
             self.graph.progress(time, feeder.peer, message)
             self._results.add(message)
@@ -125,7 +132,7 @@ class GraphRegion(KeyedRegion):
         self.graph.measured.worker_busy(time, worker, told.busy_s, told.graphs.get(self.name))
         return ()
 
-    def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
+    def leave(self, feeder: FeederJoinedEvent, event: PeerLeftEvent, ended: bool) -> Iterator[Instruction]:
         self.graph.measured.left(feeder.peer)
         yield from super().leave(feeder, event, ended)
 
@@ -171,7 +178,7 @@ class GraphRegion(KeyedRegion):
                 paused=self.movements.paused(),
                 move=self.movements.latest,
             )
-            yield Tell(site.peer, routing)
+            yield SendInstruction(site.peer, routing)
 
     def _spread(self, units: int, live: Sequence[int]) -> RoutingTable:
         """Where units begin: as they are placed already, if those workers are there; else as the placement has it."""

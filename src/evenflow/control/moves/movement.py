@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from evenflow.control.events import Instruction, Peer, Tell, Transfer
+from evenflow.control.events import Instruction, Peer, SendInstruction, Transfer
 from evenflow.control.moves.pauses import Pauses
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits, RoutingTable
@@ -243,7 +243,7 @@ class Movements:
         movement = self.under_way.get(number)
         if movement is not None and movement.phase == "moving" and worker == movement.source:
             self._await(time, movement, "moving", movement.target)
-            yield Tell(self.sites[movement.target].peer, FetchUnits(number, self.region))
+            yield SendInstruction(self.sites[movement.target].peer, FetchUnits(number, self.region))
 
     def installed(
         self, time: float, number: int, worker: int, size: int, feeders: Iterable[Peer]
@@ -264,7 +264,7 @@ class Movements:
         yield from self._release(movement, movement.target, feeders)
         source = self.sites.get(movement.source)
         if source is not None:
-            yield Tell(source.peer, UnitsMoved(number))
+            yield SendInstruction(source.peer, UnitsMoved(number))
         fields = _fields(self.region, movement)
         yield MovedEntry(time=time, **fields, bytes=size, seconds=round(took, 6), version=self.table.version)
         yield from self._begin(time, feeders)
@@ -306,7 +306,7 @@ class Movements:
             source = self.sites.get(movement.source)
             if peer in movement.feeders and source is not None:
                 movement.feeders -= {peer}
-                yield Tell(source.peer, FeederGone(movement.id, peer))
+                yield SendInstruction(source.peer, FeederGone(movement.id, peer))
 
     def worker_lost(self, time: float, worker: int) -> Iterator[Instruction]:
         """A worker without units is gone: units that were to go there stay where they are."""
@@ -326,7 +326,7 @@ class Movements:
         if self.under_way:
             self.ended = time
             for site in self.sites.values():
-                yield Tell(site.peer, AbandonMoves(self.region, tuple(self.under_way)))
+                yield SendInstruction(site.peer, AbandonMoves(self.region, tuple(self.under_way)))
             if self.graph:  # workers hold rows for these movements: nobody may send them any before they know better
                 self.table, self.dealt = RoutingTable(self.table.version + 1, self.table.owners), True
         self.under_way.clear()
@@ -389,8 +389,8 @@ class Movements:
             self.under_way[number] = movement
             yield MoveEntry(time=time, **_fields(self.region, movement), why=move.reason)
             for peer in sorted(told):
-                yield Tell(peer, PauseUnits(number, self.region, move.units, move.source))
-            yield Tell(self.sites[move.source].peer, self._order(movement))
+                yield SendInstruction(peer, PauseUnits(number, self.region, move.units, move.source))
+            yield SendInstruction(self.sites[move.source].peer, self._order(movement))
 
     def _has_to_wait(self, move: MoveUnits, size: int) -> bool:
         """Whether a move has to wait for movements: one at a time for each source.
@@ -427,7 +427,7 @@ class Movements:
     def _recall(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
         movement.reason = reason
         self._await(time, movement, "recalling", movement.source)
-        yield Tell(self.sites[movement.source].peer, RecallUnits(movement.id, self.region))
+        yield SendInstruction(self.sites[movement.source].peer, RecallUnits(movement.id, self.region))
 
     def _take_back(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
         movement.reason = reason
@@ -436,13 +436,13 @@ class Movements:
             yield from self._restore(time, movement)
         else:
             self._await(time, movement, "discarding", movement.target)
-            yield Tell(target.peer, DiscardUnits(movement.id, self.region))
+            yield SendInstruction(target.peer, DiscardUnits(movement.id, self.region))
 
     def _restore(self, time: float, movement: Movement) -> Iterator[Instruction]:
         self._await(time, movement, "restoring", movement.source)
         source = self.sites.get(movement.source)
         if source is not None:
-            yield Tell(source.peer, RestoreUnits(movement.id, self.region))
+            yield SendInstruction(source.peer, RestoreUnits(movement.id, self.region))
 
     def _note_pause(self, time: float, movement: Movement) -> None:
         """A movement is over; units that have not left were waited for until now."""
@@ -452,7 +452,7 @@ class Movements:
         """Have all feeders release the rows to a worker, also those that joined after the pause."""
         message = ReleaseUnits(movement.id, self.region, worker, self.table.version)
         for peer in sorted(feeders):
-            yield Tell(peer, message)
+            yield SendInstruction(peer, message)
 
     def _problem(self, move: MoveUnits) -> str:
         """Why a move is not possible; empty if it is."""

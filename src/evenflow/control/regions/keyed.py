@@ -13,17 +13,17 @@ from evenflow.control.batches.evaluation import evaluation_of
 from evenflow.control.batches.evaluations import Evaluations
 from evenflow.control.batches.stored_queries import StoredQueries
 from evenflow.control.events import (
-    Cancel,
-    CheckpointTaken,
-    FeederJoined,
+    CancelInstruction,
+    CheckpointTakenEvent,
+    FeederJoinedEvent,
     Instruction,
     Peer,
-    PeerLeft,
-    RegionOpened,
-    SaveEnded,
-    Tell,
-    Unpersisted,
-    Warn,
+    PeerLeftEvent,
+    RegionOpenedEvent,
+    ResultUnpersistedEvent,
+    SaveEndedEvent,
+    SendInstruction,
+    WarnInstruction,
 )
 from evenflow.control.moves.movement import Movements
 from evenflow.control.moves.owners import OwnersLog
@@ -78,7 +78,7 @@ class KeyedRegion:
     """One keyed region. Its routing table and its balance outlive the feeders, which last for one micro-batch."""
 
     def __init__(
-        self, event: RegionOpened, sharing: Sharing, numbers: Iterator[int], stall_timeout: float = inf
+        self, event: RegionOpenedEvent, sharing: Sharing, numbers: Iterator[int], stall_timeout: float = inf
     ) -> None:
         self.name, self.operator, self.units = event.region, event.operator, event.units
         self.feeders: set[Peer] = set()
@@ -99,7 +99,7 @@ class KeyedRegion:
         balance = cast(KeyedBalance, event.balance)
         known = (self.statistics, self.movements, self.performance)
         self.balancing = Balancing(balance, sharing, *known, opened=event.time)
-        self.begun: dict[Peer, FeederJoined] = {}
+        self.begun: dict[Peer, FeederJoinedEvent] = {}
         """Feeders that have had a row: those in `feeders`, those that wait, and those of attempts given up."""
         self._owners = OwnersLog(event.region)
         self._order_warning = event.order_warning
@@ -128,14 +128,14 @@ class KeyedRegion:
         balance = self.balance.name
         return RegionOpenedEntry(time=time, region=self.name, balance=balance, units=self.units, weight=weight)
 
-    def reopen(self, event: RegionOpened) -> Iterator[Instruction]:
+    def reopen(self, event: RegionOpenedEvent) -> Iterator[Instruction]:
         """A query is restarted and finds its state by name; if the operator's code has changed, it is loaded again."""
         self._late.start_again()
         if event.operator != self.operator and not self.feeders:
             for name, epochs in self.evaluations.stored.items():
                 epochs.drop()
                 for site in self.movements.sites.values():
-                    yield Tell(site.peer, DropState(self.name, name))
+                    yield SendInstruction(site.peer, DropState(self.name, name))
         self.operator = self.stored.operator = event.operator
         self.movements.transfer = event.transfer
 
@@ -226,15 +226,15 @@ class KeyedRegion:
 
     # -- feeders
 
-    def register(self, feeder: FeederJoined) -> str:
+    def register(self, feeder: FeederJoinedEvent) -> str:
         """Register a task that has started; returns why it is refused, or an empty text."""
         return self.evaluations.register(feeder)
 
-    def join(self, feeder: FeederJoined) -> Iterator[Instruction]:
+    def join(self, feeder: FeederJoinedEvent) -> Iterator[Instruction]:
         """A task has joined that was not refused."""
         return self.stored.join(feeder)
 
-    def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterator[Instruction]:
+    def hear(self, time: float, feeder: FeederJoinedEvent, message: FeederMessage) -> Iterator[Instruction]:
         """Handle a message of one of its feeders."""
         match message:
             case FeederBegan():
@@ -243,7 +243,7 @@ class KeyedRegion:
                 if why:
                     yield from refused(feeder, why)
                     if SEVERAL_ACTIONS in why:  # a retry would fail as well, and hide the reason
-                        yield Cancel(feeder.own_stage, f"region {self.name}: {why}")
+                        yield CancelInstruction(feeder.own_stage, f"region {self.name}: {why}")
                     hopeless = self.evaluations.hopeless(feeder)
                     if hopeless:
                         yield from self._fail(time, feeder, f"{hopeless}: the batch is to be run again")
@@ -272,12 +272,12 @@ class KeyedRegion:
                 self.costs.learn(message.overhead)
                 self.performance.add(feeder.partition, message, self.movements.sites)
 
-    def _warn_of_order(self, feeder: FeederJoined, partition: int) -> Iterator[Instruction]:
+    def _warn_of_order(self, feeder: FeederJoinedEvent, partition: int) -> Iterator[Instruction]:
         """Warn once if a second partition of a batch has rows: their order against the first's is that of arrival."""
         batch = (evaluation_of(feeder), feeder.epoch)
         if self._order_warning and self._sources is not None and self._sources[0] == batch:
             if self._sources[1] != partition:
-                yield Warn(self._order_warning)
+                yield WarnInstruction(self._order_warning)
                 self._order_warning = ""
         else:
             self._sources = batch, partition
@@ -299,7 +299,7 @@ class KeyedRegion:
             self.feeders.add(peer)
             yield self._directory(peer)
 
-    def _directory(self, peer: Peer) -> Tell:
+    def _directory(self, peer: Peer) -> SendInstruction:
         name = evaluation_of(self.begun[peer])
         table, epochs = self.movements.table, self.evaluations.stored.get(name)
         directory = KeyedDirectory(
@@ -314,9 +314,9 @@ class KeyedRegion:
             overhead=self.costs.overhead,
             shed=self.shed,
         )
-        return Tell(peer, directory)
+        return SendInstruction(peer, directory)
 
-    def give_up_stored(self, event: CheckpointTaken) -> Iterator[Instruction]:
+    def give_up_stored(self, event: CheckpointTakenEvent) -> Iterator[Instruction]:
         """End all queries whose state is stored: another cluster has taken the checkpoint."""
         for name in list(self.evaluations.stored):
             yield from self.stored.poison(event.time, name, event.why)
@@ -332,7 +332,7 @@ class KeyedRegion:
         """A worker tells for how long it was busy; only graphs make use of it."""
         return ()
 
-    def save_ended(self, event: SaveEnded) -> Iterator[Instruction]:
+    def save_ended(self, event: SaveEndedEvent) -> Iterator[Instruction]:
         """A note or a manifest is in the store, or cannot be: if it never can, the query's tasks are told why."""
         name = f"query {event.save.query}"
         if event.save.kind in ("begun", "whole"):
@@ -340,7 +340,7 @@ class KeyedRegion:
         elif event.final and name in self.evaluations.stored:
             yield from self.stored.poison(event.time, name, f"the checkpoint cannot be written: {event.error}")
 
-    def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
+    def leave(self, feeder: FeederJoinedEvent, event: PeerLeftEvent, ended: bool) -> Iterator[Instruction]:
         """A task is over; it may have broken off, or its query was stopped."""
         self.feeders.discard(feeder.peer)
         self.draining.discard(feeder.peer)
@@ -359,7 +359,7 @@ class KeyedRegion:
             yield from self._fail(event.time, feeder, why + rest, event.stopped, silent=True)
 
     def _fail(
-        self, time: float, feeder: FeederJoined, why: str, stopped: bool = False, silent: bool = False
+        self, time: float, feeder: FeederJoinedEvent, why: str, stopped: bool = False, silent: bool = False
     ) -> Iterator[Instruction]:
         """A task cannot go on, and cannot be repeated alone: its attempt, or its evaluation, fails."""
         name = evaluation_of(feeder)
@@ -380,9 +380,9 @@ class KeyedRegion:
         if not self.evaluations.stateful:
             self.statistics.unit_bytes[:] = 0
         for peer in sorted(feeders):
-            yield Tell(peer, EvaluationLost(why))
+            yield SendInstruction(peer, EvaluationLost(why))
         for site in self.movements.sites.values():
-            yield Tell(site.peer, ForgetEvaluation(self.name, name))
+            yield SendInstruction(site.peer, ForgetEvaluation(self.name, name))
 
     # -- time and decisions
 
@@ -395,7 +395,7 @@ class KeyedRegion:
         yield from self.stored.load(time)
         yield from self._free(time)
         for peer in self.waiting if self.movements.sites else ():
-            yield Tell(peer, Loading())  # so that they do not give up
+            yield SendInstruction(peer, Loading())  # so that they do not give up
         late = self.movements.overdue(time)
         if late is not None:
             why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"
@@ -410,7 +410,7 @@ class KeyedRegion:
         yield from self.performance.note(time, final=True)
         yield from self._late.note(time, self.statistics.counts, final=True)
 
-    def unpersisted(self, event: Unpersisted) -> Iterator[Instruction]:
+    def unpersisted(self, event: ResultUnpersistedEvent) -> Iterator[Instruction]:
         """Drop the state of evaluations whose RDDs are no longer persisted."""
         for name in self.evaluations.unpersisted(event.rdds):
             why = f"{name} was unpersisted, and its state dropped"

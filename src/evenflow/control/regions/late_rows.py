@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from evenflow.control.events import Instruction, Warn
+from evenflow.control.events import Instruction, WarnInstruction
 from evenflow.model.entries import RowsLateEntry
 
 SETTLED_S = 1.0
@@ -40,7 +40,7 @@ class LateRows:
         inputs = {name.removeprefix(OF): count for name, count in counts.items() if name.startswith(OF) and count}
         if not self._warned:
             self._warned = True
-            yield Warn(self._text(total, inputs))
+            yield WarnInstruction(self._text(total, inputs))
         rows, self._noted, self._since = total - self._noted, total, None
         yield RowsLateEntry(time=time, region=self._region, rows=rows, total=total, inputs=inputs)
 

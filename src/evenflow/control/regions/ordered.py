@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import UNSET
 
-from evenflow.control.events import FeederJoined, Instruction, Peer, PeerLeft, Tell
+from evenflow.control.events import FeederJoinedEvent, Instruction, Peer, PeerLeftEvent, SendInstruction
 from evenflow.control.regions.costs import Costs
 from evenflow.control.regions.performance import PerformanceLog
 from evenflow.control.workers import Site, listed
@@ -99,20 +99,20 @@ class OrderedRegion:
 
     # -- feeders
 
-    def register(self, feeder: FeederJoined) -> str:
+    def register(self, feeder: FeederJoinedEvent) -> str:
         """Why a feeder may not join; always empty."""
         return ""
 
-    def join(self, feeder: FeederJoined) -> Iterator[Instruction]:
+    def join(self, feeder: FeederJoinedEvent) -> Iterator[Instruction]:
         """A feeder has joined: tell it the workers and their weights."""
         self.feeders.add(feeder.peer)
         yield self._directory(feeder.peer)
 
-    def _directory(self, peer: Peer) -> Tell:
+    def _directory(self, peer: Peer) -> SendInstruction:
         known = listed(self.sites), dict(self.weights), dict(self.costs.rows), self.costs.overhead, self.shed
-        return Tell(peer, Directory(*known))
+        return SendInstruction(peer, Directory(*known))
 
-    def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterable[Instruction]:
+    def hear(self, time: float, feeder: FeederJoinedEvent, message: FeederMessage) -> Iterable[Instruction]:
         """Add a feeder's report to the counters; what it says of lost workers is ignored."""
         if isinstance(message, FeederReport):
             self.feeding_s += message.feeding_s
@@ -130,7 +130,7 @@ class OrderedRegion:
             self.performance.add(feeder.partition, message, self.sites)
         return ()
 
-    def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterable[Instruction]:
+    def leave(self, feeder: FeederJoinedEvent, event: PeerLeftEvent, ended: bool) -> Iterable[Instruction]:
         """A feeder is gone."""
         self.feeders.discard(feeder.peer)
         return ()
@@ -201,7 +201,7 @@ class OrderedRegion:
                 detail=dict(move.detail),
             )
             for peer in self.feeders if tell else ():
-                yield Tell(peer, Weights(dict(self.weights)))
+                yield SendInstruction(peer, Weights(dict(self.weights)))
 
     def _problem(self, move: SetWeights) -> str:
         """Why weights are refused; empty if they are not."""
@@ -214,10 +214,10 @@ class OrderedRegion:
         return ""
 
 
-def refused(feeder: FeederJoined, why: str, message: FeederRefused | None = None) -> Iterator[Instruction]:
+def refused(feeder: FeederJoinedEvent, why: str, message: FeederRefused | None = None) -> Iterator[Instruction]:
     """Refuse a feeder, in a region of either kind."""
     yield FeederRefusedEntry(time=feeder.time, region=feeder.region, reason=why)
-    yield Tell(feeder.peer, message or EvaluationLost(why))
+    yield SendInstruction(feeder.peer, message or EvaluationLost(why))
 
 
 def balance_failed(time: float, region: str, balance: str, error: Exception) -> BalanceFailedEntry:

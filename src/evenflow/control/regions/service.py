@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from evenflow.control.events import Instruction, Peer, Tell
+from evenflow.control.events import Instruction, Peer, SendInstruction
 from evenflow.control.workers import Site
 from evenflow.model import Performance
 from evenflow.model.entries import QosEntry
@@ -76,7 +76,7 @@ class Service:
     def joined(self, peer: Peer) -> Iterator[Instruction]:
         """A worker has started: tell it what the others know."""
         if self._sharing.boosts:
-            yield Tell(peer, self._weights())
+            yield SendInstruction(peer, self._weights())
 
     def forget(self, region: str) -> None:
         """A region is closed."""
@@ -106,11 +106,11 @@ class Service:
             if adjusted.boost == 1.0:
                 del boosts[region.name]
             for site in sites.values():
-                yield Tell(site.peer, self._weights())
+                yield SendInstruction(site.peer, self._weights())
         if adjusted.shed != region.shed:
             region.shed = adjusted.shed
             for peer in sorted(region.feeders):
-                yield Tell(peer, ShedRows(adjusted.shed))
+                yield SendInstruction(peer, ShedRows(adjusted.shed))
         yield QosEntry(
             time=time,
             region=region.name,

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from evenflow._version import __version__
 from evenflow.control.controller import Controller
-from evenflow.control.events import TaskEnded
+from evenflow.control.events import TaskEndedEvent
 from evenflow.errors import ClusterStartError, ClusterStopped, StoreInUse
 from evenflow.model.entries import ClusterStartedEntry, ExecutorsEntry, TaskEndedEntry
 from evenflow.runtime.cluster.dashboard import LivePage
@@ -173,7 +173,7 @@ class Lifecycle:
             self.closed = True  # not before: after a Ctrl-C on the way here, the next call does the rest
 
     def _task_ended(self, worker: int, reason: str) -> None:
-        self.driver.post(TaskEnded(self.driver.now(), worker, reason))
+        self.driver.post(TaskEndedEvent(self.driver.now(), worker, reason))
 
     def _why_not_started(self, live: int, timeout: float) -> str:
         failure = self._last_failure()

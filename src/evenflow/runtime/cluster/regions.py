@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Container
 
-from evenflow.control.events import GraphPlacing, RegionOpened, Transfer
+from evenflow.control.events import GraphPlacing, RegionOpenedEvent, Transfer
 from evenflow.control.regions.keyed import KeyedRegion
 from evenflow.control.regions.ordered import OrderedRegion
 from evenflow.errors import ClusterStopped, EvenflowError, InvalidArgument, StoreError, nearest
@@ -52,7 +52,7 @@ class Regions:
             region = self._driver.ask(lambda controller: controller.free_name(name))
             about = self._driver.now(), region, operator, balance, units, False
             given = name if region != name else ""
-            opened = RegionOpened(*about, transfer, order_warning, graph, given)
+            opened = RegionOpenedEvent(*about, transfer, order_warning, graph, given)
             self._driver.open_region(opened)
         return region, operator
 
@@ -81,7 +81,7 @@ class Regions:
             self._checkpoint_thread.add(name, kept)
             self._driver.add_code(digest, code)
             about = self._driver.now(), name, digest, balance, kept.units, True
-            opened = RegionOpened(*about, transfer, order_warning, graph)
+            opened = RegionOpenedEvent(*about, transfer, order_warning, graph)
             try:
                 self._driver.open_region(opened)
             except EvenflowError as error:

@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from evenflow.control.batches.epochs import LATE
-from evenflow.control.events import Save
+from evenflow.control.events import SaveInstruction
 from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse, described
 from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Saved, SavedUnits, Voided, WholeAttempt
 from evenflow.runtime.driver.operator_names import BRING_BACK, Kept, OperatorNames, mismatch, not_listed
@@ -251,7 +251,7 @@ class CheckpointThread(BackgroundThread):
         if why := self._apart(query, epoch, new, region):
             return why
         for content in (record.added(region, epoch), Begun(), Base()):
-            error = self._tried(Save(region, query, "", content))
+            error = self._tried(SaveInstruction(region, query, "", content))
             if error:
                 return error
         return Saved(Base())
@@ -288,7 +288,7 @@ class CheckpointThread(BackgroundThread):
         begun = Begun(*found.begun.key, found.begun.before or NOTHING, found.begun.run)
         return Saved(base, wholes, begun)
 
-    def save(self, order: Save, done: Callable[[Save, str], None]) -> None:
+    def save(self, order: SaveInstruction, done: Callable[[SaveInstruction, str], None]) -> None:
         """Put something; `done` is called on this thread, with the error or an empty text.
 
         An error that another try would not avoid is an `Unpassing`.
@@ -323,7 +323,7 @@ class CheckpointThread(BackgroundThread):
         self._due = self._clock() + self._store.claim_s / BEATS
         return self._beat
 
-    def _tried(self, order: Save) -> str:
+    def _tried(self, order: SaveInstruction) -> str:
         """Put something, with retries; why that failed, or an empty text."""
         if self.lost:
             return Unpassing(self.lost)
@@ -353,7 +353,7 @@ class CheckpointThread(BackgroundThread):
             self.lost = f"{why}"
             self.on_lost(self.lost)
 
-    def _put(self, order: Save) -> None:
+    def _put(self, order: SaveInstruction) -> None:
         kept = self._kept[order.region]
         about = (order.region, order.query, kept.operator, kept.units)
         grown_at, earlier = self._earlier.get((order.region, order.query), (-1, ""))

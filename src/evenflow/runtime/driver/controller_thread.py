@@ -15,26 +15,26 @@ from typing import Any, TypeVar
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import (
-    Cancel,
-    CheckpointTaken,
+    CancelInstruction,
+    CheckpointTakenEvent,
     Event,
-    FeederJoined,
-    Heard,
+    FeederJoinedEvent,
     Instruction,
-    MemoryAsked,
-    MoveAsked,
-    PeerLeft,
-    RegionFailed,
-    RegionOpened,
-    Replace,
-    ReportsAsked,
-    Save,
-    SaveEnded,
-    Stop,
-    Tell,
-    Tick,
-    Unpersisted,
-    Warn,
+    MemoryAskedEvent,
+    MessageEvent,
+    MoveAskedEvent,
+    PeerLeftEvent,
+    RegionFailedEvent,
+    RegionOpenedEvent,
+    ReplaceInstruction,
+    ReportsAskedEvent,
+    ResultUnpersistedEvent,
+    SaveEndedEvent,
+    SaveInstruction,
+    SendInstruction,
+    StopEvent,
+    TickEvent,
+    WarnInstruction,
 )
 from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError, described
 from evenflow.model import MoveUnits
@@ -133,7 +133,7 @@ class ControllerThread(BackgroundThread):
         self._peers: dict[Channel, int] = {}
         self._channels: dict[int, Channel] = {}
         self._numbers, self._questions = itertools.count(1), itertools.count(1)
-        self._looking: dict[tuple[str, str], list[tuple[Channel, FeederJoined]]] = {}
+        self._looking: dict[tuple[str, str], list[tuple[Channel, FeederJoinedEvent]]] = {}
         """By region and query, tasks that wait until it is known what the store has of it."""
         self._runs: dict[tuple[str, str], str] = {}
         """By region and query, the newest start of the query that is known to have the operators it had."""
@@ -143,7 +143,7 @@ class ControllerThread(BackgroundThread):
         self._code: dict[str, bytes] = {}
         self._posted: queue.SimpleQueue[tuple[Event | _Found, _Reply | None]] = queue.SimpleQueue()
         if checkpoint_thread is not None:
-            checkpoint_thread.on_lost = lambda why: self.post(CheckpointTaken(self.now(), why))
+            checkpoint_thread.on_lost = lambda why: self.post(CheckpointTakenEvent(self.now(), why))
         self.begin()
 
     def now(self) -> float:
@@ -182,7 +182,7 @@ class ControllerThread(BackgroundThread):
         with self._lock:
             self._log.write(entry)
 
-    def open_region(self, event: RegionOpened) -> None:
+    def open_region(self, event: RegionOpenedEvent) -> None:
         """Open a region; when this returns, feeders may join it."""
         self._check()
         done = _Reply()
@@ -196,22 +196,22 @@ class ControllerThread(BackgroundThread):
 
     def move(self, move: MoveUnits) -> None:
         """Have units moved."""
-        self.post(MoveAsked(self.now(), move))
+        self.post(MoveAskedEvent(self.now(), move))
 
     def set_memory(self, memory: Mapping[int, int]) -> None:
         """Have workers use other budgets, in bytes."""
-        self.post(MemoryAsked(self.now(), memory))
+        self.post(MemoryAskedEvent(self.now(), memory))
 
     def await_reports(self) -> None:
         """Have workers report, and wait for them, for a while: one that is in a long call answers after it."""
         number, deadline = next(self._questions), self._clock() + REPORTS_S
-        self.post(ReportsAsked(self.now(), number))
+        self.post(ReportsAskedEvent(self.now(), number))
         while not self.ask(lambda controller: controller.reported(number)) and self._clock() < deadline:
             time.sleep(0.002)
 
     def stop(self) -> None:
         """Tell everyone to stop; connections stay until `close`."""
-        self.post(Stop(self.now()))
+        self.post(StopEvent(self.now()))
 
     def close(self) -> None:
         """End the thread and close all connections and the log."""
@@ -258,7 +258,7 @@ class ControllerThread(BackgroundThread):
                             self._attempt("let a peer go", partial(self._lost, channel, reason, known))
             if self.now() >= due:
                 due = max(due + self._period, self.now())
-                self._posted.put((Tick(self.now()), None))
+                self._posted.put((TickEvent(self.now()), None))
                 self._attempt("look for unpersisted DataFrames", self._look_for_unpersisted)
                 self._attempt("note the executors", self._ticked)
                 with self._lock:
@@ -280,12 +280,12 @@ class ControllerThread(BackgroundThread):
                 self._fail(region, described(error))
         gone = self._stages.unpersisted(kept) if kept and self._stages is not None else None
         if gone:
-            self._posted.put((Unpersisted(self.now(), gone), None))
+            self._posted.put((ResultUnpersistedEvent(self.now(), gone), None))
 
     def _handle(self, event: Event | _Found) -> str:
         """Handle an event; what went wrong."""
         error = self._attempt(f"handle {type(event).__name__}", lambda: self._do(event))
-        return error or (self._controller.failure(event.region) if isinstance(event, RegionOpened) else "")
+        return error or (self._controller.failure(event.region) if isinstance(event, RegionOpenedEvent) else "")
 
     def _attempt(self, what: str, act: Callable[[], None]) -> str:
         """Do something; what went wrong. It must not end the thread that serves all others, but is heard."""
@@ -301,7 +301,7 @@ class ControllerThread(BackgroundThread):
     def _fail(self, region: str, error: str) -> None:
         """Something for a region went wrong, if it was about one: that region is closed, and no other."""
         if region:
-            self._posted.put((RegionFailed(self.now(), region, error), None))
+            self._posted.put((RegionFailedEvent(self.now(), region, error), None))
 
     def _do(self, event: Event | _Found) -> None:
         if not isinstance(event, _Found):
@@ -315,7 +315,7 @@ class ControllerThread(BackgroundThread):
                 for frame in self._early.pop(channel, ()):
                     self._received(channel, frame)
 
-    def _welcome(self, channel: Channel, feeder: FeederJoined) -> None:
+    def _welcome(self, channel: Channel, feeder: FeederJoinedEvent) -> None:
         try:
             self._carry_out(self._controller.handle(feeder))
         except Exception as error:  # it costs this task, which is told, and no other
@@ -358,13 +358,13 @@ class ControllerThread(BackgroundThread):
         elif isinstance(message, CodeWanted):
             self._send_code(channel, peer, message.operator)
         else:
-            self._carry_out(self._controller.handle(Heard(self.now(), peer, message)))
+            self._carry_out(self._controller.handle(MessageEvent(self.now(), peer, message)))
 
     def _meet(self, channel: Channel, peer: int, hello: Hello) -> None:
         """Somebody says who it is."""
         if isinstance(hello, WorkerHello):
             self._peers[channel], self._channels[peer] = peer, channel
-            self._carry_out(self._controller.handle(Heard(self.now(), peer, hello)))
+            self._carry_out(self._controller.handle(MessageEvent(self.now(), peer, hello)))
             return
         joined = self._joined(peer, hello)
         self._peers[channel], self._channels[peer] = peer, channel
@@ -379,12 +379,12 @@ class ControllerThread(BackgroundThread):
         else:
             self._carry_out(self._controller.handle(joined))
 
-    def _is_new_run(self, joined: FeederJoined) -> bool:
+    def _is_new_run(self, joined: FeederJoinedEvent) -> bool:
         """Whether a query whose state is in memory was started again, and it is not known whether as it was."""
         kept = self._checkpoint_thread is not None and self._checkpoint_thread.keeps(joined.region) is not None
         return kept and bool(joined.query) and self._runs.get((joined.region, joined.query)) != joined.run
 
-    def _joined(self, peer: int, hello: FeederHello) -> FeederJoined:
+    def _joined(self, peer: int, hello: FeederHello) -> FeederJoinedEvent:
         """What a feeder says of its task, and what Spark says of the task's stage."""
         now = self.now()
         if self._queries is not None:
@@ -392,7 +392,7 @@ class ControllerThread(BackgroundThread):
         facts = None
         if self._stages is not None and hello.mark:
             facts = self._stages.facts(hello.own_stage or hello.stage, hello.mark, hello.execution)
-        return FeederJoined(
+        return FeederJoinedEvent(
             now,
             peer,
             hello.region,
@@ -408,7 +408,7 @@ class ControllerThread(BackgroundThread):
             facts=facts,
         )
 
-    def _introduce(self, channel: Channel, feeder: FeederJoined) -> None:
+    def _introduce(self, channel: Channel, feeder: FeederJoinedEvent) -> None:
         """Pass a new task to the controller; the first tasks of a stored query wait until the store has been read."""
         if feeder.epoch and self._controller.unknown(feeder):
             feeder = replace(feeder, untouched=self._untouched(feeder.query, feeder.epoch, feeder.region))
@@ -443,7 +443,7 @@ class ControllerThread(BackgroundThread):
         if peer is not None:
             del self._channels[peer]
             run = self._controller.run_of(peer)
-            self._handle(PeerLeft(self.now(), peer, reason, bool(run) and self._was_stopped(run)))
+            self._handle(PeerLeftEvent(self.now(), peer, reason, bool(run) and self._was_stopped(run)))
         elif not known:
             self._refuse(StrangerRefusedEntry(time=self.now(), reason=reason))
 
@@ -473,7 +473,7 @@ class ControllerThread(BackgroundThread):
 
     def _carry_out_one(self, instruction: Instruction) -> None:
         match instruction:
-            case Tell(peer=peer, message=message):
+            case SendInstruction(peer=peer, message=message):
                 channel = self._channels.get(peer)
                 if channel is not None:
                     self._tell(channel, control(message))
@@ -481,13 +481,13 @@ class ControllerThread(BackgroundThread):
                 return  # counted with the others of its kind
             case EventEntry():
                 self._log.write(instruction)
-            case Warn(text=text):
+            case WarnInstruction(text=text):
                 logger.warning(text)
-            case Cancel(stage=stage, reason=reason):
+            case CancelInstruction(stage=stage, reason=reason):
                 self._cancel(stage, reason)
-            case Replace(peer=peer, worker=worker, reason=reason):
+            case ReplaceInstruction(peer=peer, worker=worker, reason=reason):
                 self._replace(peer, worker, reason)
-            case Save() if self._checkpoint_thread is not None:
+            case SaveInstruction() if self._checkpoint_thread is not None:
                 self._checkpoint_thread.save(instruction, self._saved)
 
     def _replace(self, peer: int, worker: int, reason: str) -> None:
@@ -499,9 +499,9 @@ class ControllerThread(BackgroundThread):
             self._poller.drop(channel)
         self._replace_worker(worker)
 
-    def _saved(self, save: Save, error: str) -> None:
+    def _saved(self, save: SaveInstruction, error: str) -> None:
         """On the checkpoint thread's thread: something is durable, or cannot be."""
-        self.post(SaveEnded(self.now(), save, error, isinstance(error, Unpassing)))
+        self.post(SaveEndedEvent(self.now(), save, error, isinstance(error, Unpassing)))
 
     def _tell(self, channel: Channel, frame: Frame) -> None:
         try:

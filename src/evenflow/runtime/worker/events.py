@@ -21,7 +21,7 @@ PlacedUnits = Sequence[tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class MarkerReachedEvent:
     """A feeder's marker is here: all rows it had sent before are processed, or wait for state on disk."""
 
     move: int
@@ -32,7 +32,7 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class RowsAnsweredEvent:
     """The rows before a feeder's marker that waited for state on disk have been answered."""
 
     move: int
@@ -40,23 +40,23 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Flushed:
-    """All that this worker has sent of a movement's graph is where it goes; or nobody waits for it."""
+class FlushedEvent:
+    """Every receiver of a graph's rows has acknowledged the flush of a movement, or there was none."""
 
     move: int
 
 
 @dataclass(frozen=True, slots=True)
-class RowsTaken:
-    """Result of `TakeRows`: frames."""
+class RowsTakenEvent:
+    """Result of `TakeRowsInstruction`: frames."""
 
     move: int
     rows: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOut:
-    """Result of `TakeOut`."""
+class UnitsTakenOutEvent:
+    """Result of `TakeOutUnitsInstruction`."""
 
     move: int
     kept: Any
@@ -67,8 +67,8 @@ class TakenOut:
 
 
 @dataclass(frozen=True, slots=True)
-class BackInPlace:
-    """Result of `PutBack`."""
+class UnitsPutBackEvent:
+    """Result of `PutBackUnitsInstruction`."""
 
     move: int
     region: str
@@ -76,14 +76,14 @@ class BackInPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitsStored:
+class UnitsStoredEvent:
     """The units of a movement are in the store."""
 
     move: int
 
 
 @dataclass(frozen=True, slots=True)
-class Undelivered:
+class DeliveryFailedEvent:
     """The target of a movement could not be reached, or went away; or the store did not take the units."""
 
     move: int
@@ -91,7 +91,7 @@ class Undelivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfetched:
+class FetchFailedEvent:
     """The units of a movement could not be got from the store."""
 
     move: int
@@ -100,7 +100,7 @@ class Unfetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class UnitsArrivedEvent:
     """The units of a movement are here."""
 
     move: int
@@ -108,20 +108,20 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryRefused:
+class DeliveryRefusedEvent:
     """A peer brought units that nobody announced; nothing of them was read but their label."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class LoopRoundEvent:
     """The worker's loop goes on: the code of an operator may have come."""
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
-    """Result of `Install`; not sent while code is missing."""
+class UnitsInstalledEvent:
+    """Result of `InstallUnitsInstruction`; not sent while code is missing."""
 
     move: int
     region: str
@@ -134,34 +134,34 @@ class Installed:
 
 MovementEvent = (
     MovementOrder
-    | Marked
-    | Settled
-    | RowsTaken
-    | Flushed
-    | TakenOut
-    | BackInPlace
-    | UnitsStored
-    | Undelivered
-    | Unfetched
-    | Arrived
-    | DeliveryRefused
-    | Round
-    | Installed
+    | MarkerReachedEvent
+    | RowsAnsweredEvent
+    | RowsTakenEvent
+    | FlushedEvent
+    | UnitsTakenOutEvent
+    | UnitsPutBackEvent
+    | UnitsStoredEvent
+    | DeliveryFailedEvent
+    | FetchFailedEvent
+    | UnitsArrivedEvent
+    | DeliveryRefusedEvent
+    | LoopRoundEvent
+    | UnitsInstalledEvent
 )
 
 # -- what is to be done about movements
 
 
 @dataclass(frozen=True, slots=True)
-class TellController:
+class TellInstruction:
     """Tell the controller."""
 
     message: WorkerMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
-    """Answer the rows that wait for these units, if they are on disk, then say `Settled`."""
+class AnswerRowsInstruction:
+    """Answer the rows that wait for these units, if they are on disk, then say `RowsAnsweredEvent`."""
 
     move: int
     feeder: int
@@ -170,8 +170,8 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeRows:
-    """Take the rows of a graph that wait for units out of the queue, then say `RowsTaken`."""
+class TakeRowsInstruction:
+    """Take the rows of a graph that wait for units out of the queue, then say `RowsTakenEvent`."""
 
     move: int
     region: str
@@ -179,24 +179,30 @@ class TakeRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Flush:
-    """Have those who get rows of a graph from here say when they have all of them, then say `Flushed`."""
+class FlushInstruction:
+    """Ask every receiver of a graph's rows to acknowledge them all. `FlushedEvent` answers it."""
 
     move: int
     region: str
 
 
 @dataclass(frozen=True, slots=True)
-class TakeOut:
-    """Take units out of the state, pack them with their rows and refuse more of these; then say `TakenOut`."""
+class TakeOutUnitsInstruction:
+    """Take units out of the state, pack them with their rows, and refuse further rows of theirs.
+
+    `UnitsTakenOutEvent` answers it.
+    """
 
     order: SendUnits
     rows: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class PutBack:
-    """Put units back into the state that they were taken out of, and rows to be served; then say `BackInPlace`."""
+class PutBackUnitsInstruction:
+    """Put units back into the state that they were taken out of, and their rows into the queue.
+
+    `UnitsPutBackEvent` answers it.
+    """
 
     move: int
     region: str
@@ -206,7 +212,7 @@ class PutBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendUnitsInstruction:
     """Send units to their target."""
 
     move: int
@@ -216,7 +222,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class PutInStore:
+class StoreUnitsInstruction:
     """Put units into the store."""
 
     move: int
@@ -225,7 +231,7 @@ class PutInStore:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchFromStore:
+class FetchUnitsInstruction:
     """Get units from the store."""
 
     move: int
@@ -233,7 +239,7 @@ class FetchFromStore:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteFromStore:
+class DeleteUnitsInstruction:
     """Delete what was put into the store for a movement that is over."""
 
     move: int
@@ -241,15 +247,18 @@ class DeleteFromStore:
 
 
 @dataclass(frozen=True, slots=True)
-class Install:
-    """Put units that have arrived into the state, then say `Installed`; nothing if the operator's code is not here."""
+class InstallUnitsInstruction:
+    """Put units that have arrived into the state.
+
+    `UnitsInstalledEvent` answers it; nothing does while the operator's code is not on this worker.
+    """
 
     move: int
     parcel: Any
 
 
 @dataclass(frozen=True, slots=True)
-class ThrowAway:
+class DiscardUnitsInstruction:
     """Take out what was installed, and forget it: the source has a copy. Refuse its rows from now on."""
 
     region: str
@@ -257,7 +266,7 @@ class ThrowAway:
 
 
 @dataclass(frozen=True, slots=True)
-class Disown:
+class DisownUnitsInstruction:
     """Do not save these units from here any more, not even those without state: they are the source's again."""
 
     region: str
@@ -265,34 +274,34 @@ class Disown:
 
 
 MovementInstruction = (
-    TellController
-    | Settle
-    | TakeRows
-    | Flush
-    | TakeOut
-    | PutBack
-    | Send
-    | PutInStore
-    | FetchFromStore
-    | DeleteFromStore
-    | Install
-    | ThrowAway
-    | Disown
+    TellInstruction
+    | AnswerRowsInstruction
+    | TakeRowsInstruction
+    | FlushInstruction
+    | TakeOutUnitsInstruction
+    | PutBackUnitsInstruction
+    | SendUnitsInstruction
+    | StoreUnitsInstruction
+    | FetchUnitsInstruction
+    | DeleteUnitsInstruction
+    | InstallUnitsInstruction
+    | DiscardUnitsInstruction
+    | DisownUnitsInstruction
 )
 
 # -- what happens to the state of evaluations
 
 
 @dataclass(frozen=True, slots=True)
-class LoadBegun:
-    """Result of `StartLoad`; not sent while code is missing."""
+class LoadBegunEvent:
+    """Result of `StartLoadInstruction`; not sent while code is missing."""
 
     order: LoadState
     failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class LoadEnded:
+class LoadEndedEvent:
     """State has been loaded, or `error` says why not."""
 
     order: LoadState
@@ -303,13 +312,13 @@ class LoadEnded:
     seconds: float = 0.0
 
 
-LoadEvent = ForgetEvaluation | DropState | LoadState | Round | LoadBegun | LoadEnded
+LoadEvent = ForgetEvaluation | DropState | LoadState | LoopRoundEvent | LoadBegunEvent | LoadEndedEvent
 
 # -- what is to be done about it
 
 
 @dataclass(frozen=True, slots=True)
-class ClearState:
+class ClearStateInstruction:
     """Let go of the state of an evaluation."""
 
     region: str
@@ -317,7 +326,7 @@ class ClearState:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetLog:
+class ForgetLogInstruction:
     """Forget the query log of an evaluation that is over."""
 
     region: str
@@ -325,14 +334,14 @@ class ForgetLog:
 
 
 @dataclass(frozen=True, slots=True)
-class StartLoad:
-    """Begin to load, then say `LoadBegun`; nothing if the operator's code is not here."""
+class StartLoadInstruction:
+    """Begin to load, then say `LoadBegunEvent`; nothing if the operator's code is not here."""
 
     order: LoadState
 
 
 @dataclass(frozen=True, slots=True)
-class UseLoaded:
+class UseLoadedInstruction:
     """Go on with state that has been loaded."""
 
     order: LoadState
@@ -340,10 +349,17 @@ class UseLoaded:
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class DropLoadedInstruction:
     """Throw away state that has been loaded for an order that does not count any more."""
 
     loaded: Any
 
 
-LoadInstruction = TellController | ClearState | ForgetLog | StartLoad | UseLoaded | LetGo
+LoadInstruction = (
+    TellInstruction
+    | ClearStateInstruction
+    | ForgetLogInstruction
+    | StartLoadInstruction
+    | UseLoadedInstruction
+    | DropLoadedInstruction
+)

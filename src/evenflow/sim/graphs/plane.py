@@ -12,7 +12,7 @@ from math import inf
 
 import numpy as np
 
-from evenflow.control.events import FeederJoined, GraphPlacing, Peer, RegionOpened
+from evenflow.control.events import FeederJoinedEvent, GraphPlacing, Peer, RegionOpenedEvent
 from evenflow.control.graphs.region import GraphRegion
 from evenflow.errors import SimulationError
 from evenflow.model.graphs.placement import PlacementProblem
@@ -77,8 +77,8 @@ class GraphPlane:
         known = {worker: host.coefficient for worker, host in enumerate(graph.hosts)} if graph.told else {}
         links = self._links() if graph.told else {}
         about = (shape, self._placement, self._first, quotas, known, links, graph.period_s, graph.every_s, graph.warm)
-        world.open(RegionOpened(0.0, REGION, REGION, Hash(), shape.units, graph=GraphPlacing(*about)))
-        world.handle(FeederJoined(0.0, self._feeder, REGION))
+        world.open(RegionOpenedEvent(0.0, REGION, REGION, Hash(), shape.units, graph=GraphPlacing(*about)))
+        world.handle(FeederJoinedEvent(0.0, self._feeder, REGION))
         world.say(0.0, self._feeder, FeederBegan(0))
         world.every(graph.report_s, self._report)
 

@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 
-from evenflow.control.events import FeederJoined, MemoryAsked, Peer, PeerLeft, RegionOpened
+from evenflow.control.events import FeederJoinedEvent, MemoryAskedEvent, Peer, PeerLeftEvent, RegionOpenedEvent
 from evenflow.errors import SimulationError
 from evenflow.model.messages import (
     LEAST_REPORT_S,
@@ -77,12 +77,12 @@ class KeyedPlane:
         self.world, setup = world, self.setup
         if world.workers != setup.workers:
             raise SimulationError(f"the simulation has {world.workers} workers, and its plane {setup.workers}")
-        world.open(RegionOpened(0.0, setup.region, "simulated", self.balance, setup.units))
+        world.open(RegionOpenedEvent(0.0, setup.region, "simulated", self.balance, setup.units))
         for feeder in range(setup.feeders):
             peer = world.feeder()
             self._peers.append(peer)
             self._feeders[peer] = feeder
-            world.handle(FeederJoined(0.0, peer, setup.region, feeder, stage="1", task=feeder))
+            world.handle(FeederJoinedEvent(0.0, peer, setup.region, feeder, stage="1", task=feeder))
             world.say(0.0, peer, FeederBegan(feeder))
         world.every(max(LEAST_REPORT_S, self.balance.report_s), self._report)
         world.every(ARRIVALS_S, self._arrivals)
@@ -204,7 +204,7 @@ class KeyedPlane:
             self._ended.add(feeder)
             self.world.say(time, peer, feeder_report(self.arrays, feeder, time - self._fed[feeder]))
             self.world.say(time, peer, FeederEnded())
-            left = PeerLeft(time + self.world.delay_s, peer, "it is through")
+            left = PeerLeftEvent(time + self.world.delay_s, peer, "it is through")
             self.world.at(left.time, lambda now: self.world.handle(left))
 
     @property
@@ -249,7 +249,7 @@ class KeyedPlane:
         self.world.say(time, FIRST_WORKER + worker, report)
 
     def _ask_memory(self, memory: dict[int, int], time: float) -> None:
-        self.world.handle(MemoryAsked(time, memory))
+        self.world.handle(MemoryAskedEvent(time, memory))
 
     def _report(self, time: float) -> None:
         if self.ended:

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from evenflow.control.events import FeederJoined, Peer, PeerLeft, RegionOpened
+from evenflow.control.events import FeederJoinedEvent, Peer, PeerLeftEvent, RegionOpenedEvent
 from evenflow.model.messages import ConnectionCounts, Directory, FeederReport, ToFeeder, ToWorker, Weights
 from evenflow.policy.ordered.balance import Balance
 from evenflow.sim.ordered.core import advance, split_all, wait_for
@@ -66,11 +66,11 @@ class OrderedPlane:
     def begin(self, world: Simulation) -> None:
         """Open the region, and let the feeders join and report."""
         self._world = world
-        world.open(RegionOpened(0.0, self.region, "function", self.balance))
+        world.open(RegionOpenedEvent(0.0, self.region, "function", self.balance))
         for feeder in range(self.scene.feeders):
             peer = world.feeder()
             self.peers[peer] = feeder
-            world.handle(FeederJoined(0.0, peer, self.region, partition=feeder))
+            world.handle(FeederJoinedEvent(0.0, peer, self.region, partition=feeder))
         lead = min(LEAD * world.delay_s, world.period_s / 2)
         world.every(world.period_s, self._report_all, first=world.period_s - lead)
 
@@ -149,7 +149,7 @@ class OrderedPlane:
         self._world.say(time, peer, report)
 
     def _leave(self, peer: Peer, time: float) -> None:
-        self._world.handle(PeerLeft(time, peer, "all rows are through"))
+        self._world.handle(PeerLeftEvent(time, peer, "all rows are through"))
 
 
 def _counts(news: list[float]) -> ConnectionCounts:

@@ -27,7 +27,7 @@ from evenflow.model.messages import FlowOrder, GraphRouting, PauseUnits
 from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.flows import done_frame, flow_frame, flow_head, read_mark
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.worker.events import Flushed
+from evenflow.runtime.worker.events import FlushedEvent
 from evenflow.runtime.worker.graphs.calibration import Calibration
 from evenflow.runtime.worker.graphs.counts import FlowCounts
 from evenflow.runtime.worker.graphs.leaving_rows import divided
@@ -271,8 +271,8 @@ class Flows:
     def flush(self, move: int, region: str) -> bool:
         """Ask all who get rows of a graph from here whether those are there; False if there is nobody to ask.
 
-        When all have answered, the movement is told (`Flushed`). So rows that the next owner of its units sends cannot
-        overtake those that were sent from here.
+        When all have answered, the movement is told (`FlushedEvent`). So rows that the next owner of its units sends
+        cannot overtake those that were sent from here.
         """
         flush = Frame(Kind.FLUSH, b"", move)
         asked: set[Channel] = set(self.peers.flush(move)) if region in self.routings else set()
@@ -292,7 +292,7 @@ class Flows:
                 asked.discard(channel)
                 if not asked:
                     del self._flushing[number]
-                    self._host.mover.handle(Flushed(number))
+                    self._host.mover.handle(FlushedEvent(number))
 
     # -- rows
 

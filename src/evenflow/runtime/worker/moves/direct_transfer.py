@@ -18,7 +18,7 @@ from evenflow.runtime.threads import BackgroundThread, Inbox, Start
 from evenflow.runtime.wire.channel import Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.poller import Lost, Poller, Received
-from evenflow.runtime.worker.events import DeliveryRefused, Undelivered
+from evenflow.runtime.worker.events import DeliveryFailedEvent, DeliveryRefusedEvent
 from evenflow.runtime.worker.limits import LIMITS
 from evenflow.runtime.worker.moves.label import Label, Part
 from evenflow.runtime.worker.moves.movements import remember
@@ -67,7 +67,7 @@ class DirectTransfer(BackgroundThread):
         part_bytes: int = LIMITS.part_bytes,
     ) -> None:
         super().__init__("direct transfer", self._run, lambda _error: wake(), start)
-        self.inbox: Inbox[Parcel | Undelivered | DeliveryRefused] = Inbox(wake)
+        self.inbox: Inbox[Parcel | DeliveryFailedEvent | DeliveryRefusedEvent] = Inbox(wake)
         self.port = 0
         self.key = key
         """For tickets of movements to this worker; drawn at its start, and told only to the controller."""
@@ -125,9 +125,9 @@ class DirectTransfer(BackgroundThread):
             for place, (number, piece) in enumerate(pieces, 1):
                 channel.send(Frame(Kind.STATE, piece, parcel.move, part=number, more=place < len(pieces)))
         except PeerGone as error:
-            self.inbox.put(Undelivered(parcel.move, str(error)))
+            self.inbox.put(DeliveryFailedEvent(parcel.move, str(error)))
         except Exception as error:  # it costs this movement, which is taken back, and no other
-            self.inbox.put(Undelivered(parcel.move, described(error)))
+            self.inbox.put(DeliveryFailedEvent(parcel.move, described(error)))
 
     def _channel(self, host: str, port: int) -> Channel:
         channel = self._channels.get((host, port))
@@ -144,7 +144,7 @@ class DirectTransfer(BackgroundThread):
             reason = f"{channel.peer}: {error if isinstance(error, ProtocolError) else described(error)}"
             self._poller.drop(channel)
             self._lost(channel, reason)
-            self.inbox.put(DeliveryRefused(reason))
+            self.inbox.put(DeliveryRefusedEvent(reason))
             return
         if parcel is not None:
             self.inbox.put(parcel)
@@ -184,7 +184,7 @@ class DirectTransfer(BackgroundThread):
         self._arriving.pop(channel, None)
         self._channels = {address: other for address, other in self._channels.items() if other is not channel}
         for move in self._sent.pop(channel, ()):  # those that have long arrived do not mind
-            self.inbox.put(Undelivered(move, reason))
+            self.inbox.put(DeliveryFailedEvent(move, reason))
 
 
 def _cut(part: Part, size: int) -> list[memoryview]:

@@ -25,36 +25,36 @@ from evenflow.model.messages import (
     WorkerTrouble,
 )
 from evenflow.runtime.worker.events import (
-    Arrived,
-    BackInPlace,
-    DeleteFromStore,
-    DeliveryRefused,
-    Disown,
-    FetchFromStore,
-    Flush,
-    Flushed,
-    Install,
-    Installed,
-    Marked,
+    AnswerRowsInstruction,
+    DeleteUnitsInstruction,
+    DeliveryFailedEvent,
+    DeliveryRefusedEvent,
+    DiscardUnitsInstruction,
+    DisownUnitsInstruction,
+    FetchFailedEvent,
+    FetchUnitsInstruction,
+    FlushedEvent,
+    FlushInstruction,
+    InstallUnitsInstruction,
+    LoopRoundEvent,
+    MarkerReachedEvent,
     MovementEvent,
     MovementInstruction,
     PlacedUnits,
-    PutBack,
-    PutInStore,
-    Round,
-    RowsTaken,
-    Send,
-    Settle,
-    Settled,
-    TakenOut,
-    TakeOut,
-    TakeRows,
-    TellController,
-    ThrowAway,
-    Undelivered,
-    Unfetched,
+    PutBackUnitsInstruction,
+    RowsAnsweredEvent,
+    RowsTakenEvent,
+    SendUnitsInstruction,
+    StoreUnitsInstruction,
+    TakeOutUnitsInstruction,
+    TakeRowsInstruction,
+    TellInstruction,
     UnitNumbers,
-    UnitsStored,
+    UnitsArrivedEvent,
+    UnitsInstalledEvent,
+    UnitsPutBackEvent,
+    UnitsStoredEvent,
+    UnitsTakenOutEvent,
 )
 
 REMEMBERED = 1000
@@ -91,7 +91,7 @@ class LocalMovements:
     """Parcels of units that wait for their operator's code."""
     _latest: int = 0
     """The latest movement that was announced."""
-    _returning: dict[int, TellController] = field(default_factory=dict)
+    _returning: dict[int, TellInstruction] = field(default_factory=dict)
     """By movement whose units are put back, what the controller hears once they are."""
     _installed: dict[int, tuple[str, UnitNumbers, PlacedUnits]] = field(default_factory=dict)
     _discarded: dict[int, None] = field(default_factory=dict)
@@ -99,20 +99,20 @@ class LocalMovements:
     def handle(self, event: MovementEvent) -> list[MovementInstruction]:
         """Handle one event; return the instructions."""
         match event:
-            case Round():
-                return [Install(move, parcel) for move, parcel in self.arrived.items()]
-            case Marked() | Settled() | FeederGone() | SendUnits():
+            case LoopRoundEvent():
+                return [InstallUnitsInstruction(move, parcel) for move, parcel in self.arrived.items()]
+            case MarkerReachedEvent() | RowsAnsweredEvent() | FeederGone() | SendUnits():
                 return self._wait(event)
-            case RowsTaken(move, rows):
+            case RowsTakenEvent(move, rows):
                 order = self.leaving[move].order
                 self.leaving[move].rows = rows
-                return [Flush(move, order.region)]
-            case Flushed(move):
+                return [FlushInstruction(move, order.region)]
+            case FlushedEvent(move):
                 leaving = self.leaving.get(move)
                 return _quiet(leaving) if leaving is not None else []
-            case TakenOut() | UnitsStored() | Undelivered():
+            case UnitsTakenOutEvent() | UnitsStoredEvent() | DeliveryFailedEvent():
                 return self._go_on(event)
-            case BackInPlace(move, region, failure):
+            case UnitsPutBackEvent(move, region, failure):
                 return self._back_in_place(move, region, failure)
             case UnitsMoved(move):
                 return self._left(move)[1]
@@ -121,18 +121,18 @@ class LocalMovements:
                 return self._restore(move, region) if leaving is not None and not leaving.out else []
             case RestoreUnits(move, region):
                 return self._restore(move, region)
-            case Arrived(move, parcel):
+            case UnitsArrivedEvent(move, parcel):
                 if move not in self._discarded and move not in self._installed:
                     self.arrived[move] = parcel
                 return []
-            case Installed():
+            case UnitsInstalledEvent():
                 return self._put_in(event)
             case FetchUnits(move, region):
-                return [FetchFromStore(move, region)] if move not in self._discarded else []
-            case Unfetched(move, region, reason):
+                return [FetchUnitsInstruction(move, region)] if move not in self._discarded else []
+            case FetchFailedEvent(move, region, reason):
                 return [_report(region, move, "undelivered", reason)]
-            case DeliveryRefused(reason):
-                return [TellController(WorkerTrouble("a movement", reason))]
+            case DeliveryRefusedEvent(reason):
+                return [TellInstruction(WorkerTrouble("a movement", reason))]
             case DiscardUnits(move, region):
                 return self._discard(move, region)
             case AbandonMoves(moves=moves):
@@ -140,7 +140,9 @@ class LocalMovements:
 
     # -- units that leave
 
-    def _wait(self, event: SendUnits | Marked | Settled | FeederGone) -> list[MovementInstruction]:
+    def _wait(
+        self, event: SendUnits | MarkerReachedEvent | RowsAnsweredEvent | FeederGone
+    ) -> list[MovementInstruction]:
         """Count markers; once every row in flight has been seen, the units are taken out."""
         move = event.move
         leaving = self.leaving.get(move)
@@ -149,35 +151,35 @@ class LocalMovements:
                 self._latest = move
                 leaving = Leaving(event, set(feeders) - self.markers.pop(move, set()))
                 self.leaving[move] = leaving
-            case Marked(feeder=feeder, region=region, units=units):
-                return [Settle(move, feeder, region, units)]
-            case Settled(feeder=feeder) | FeederGone(feeder=feeder) if leaving is not None:
+            case MarkerReachedEvent(feeder=feeder, region=region, units=units):
+                return [AnswerRowsInstruction(move, feeder, region, units)]
+            case RowsAnsweredEvent(feeder=feeder) | FeederGone(feeder=feeder) if leaving is not None:
                 leaving.waiting.discard(feeder)
-            case Settled(feeder=feeder) if move > self._latest:  # others come too late to matter
+            case RowsAnsweredEvent(feeder=feeder) if move > self._latest:  # others come too late to matter
                 remember(self.markers, move, self.markers.get(move, set()) | {feeder})
         if leaving is None or leaving.waiting or leaving.quiet:
             return []
         leaving.quiet = True
         order = leaving.order
-        return [TakeRows(move, order.region, order.units)] if order.flush else _quiet(leaving)
+        return [TakeRowsInstruction(move, order.region, order.units)] if order.flush else _quiet(leaving)
 
-    def _go_on(self, event: TakenOut | UnitsStored | Undelivered) -> list[MovementInstruction]:
+    def _go_on(self, event: UnitsTakenOutEvent | UnitsStoredEvent | DeliveryFailedEvent) -> list[MovementInstruction]:
         move = event.move
         leaving = self.leaving.get(move)
         if leaving is None:
             return []
         about = leaving.order
         match event:
-            case TakenOut(kept=kept, failure="", parts=parts):
+            case UnitsTakenOutEvent(kept=kept, failure="", parts=parts):
                 leaving.kept = kept
                 if about.store:
-                    return [PutInStore(move, about.region, parts)]
-                return [Send(move, about.host, about.port, parts)]
-            case TakenOut(kept=kept, failure=why):
+                    return [StoreUnitsInstruction(move, about.region, parts)]
+                return [SendUnitsInstruction(move, about.host, about.port, parts)]
+            case UnitsTakenOutEvent(kept=kept, failure=why):
                 return self._put_back(leaving, kept, _report(about.region, move, "failed", why))
-            case UnitsStored():
+            case UnitsStoredEvent():
                 return [_report(about.region, move, "stored")]
-            case Undelivered(reason=reason):
+            case DeliveryFailedEvent(reason=reason):
                 return [_report(about.region, move, "undelivered", reason)]
 
     def _restore(self, move: int, region: str) -> list[MovementInstruction]:
@@ -186,11 +188,11 @@ class LocalMovements:
             return [_report(region, move, "restored")]
         return done + self._put_back(leaving, leaving.kept, _report(region, move, "restored"))
 
-    def _put_back(self, leaving: Leaving, kept: Any, then: TellController) -> list[MovementInstruction]:
+    def _put_back(self, leaving: Leaving, kept: Any, then: TellInstruction) -> list[MovementInstruction]:
         about, rows = leaving.order, leaving.rows
         leaving.rows = ()
         self._returning[about.move] = then
-        return [PutBack(about.move, about.region, about.units, kept, rows)]
+        return [PutBackUnitsInstruction(about.move, about.region, about.units, kept, rows)]
 
     def _back_in_place(self, move: int, region: str, failure: str) -> list[MovementInstruction]:
         """If the units could not even be put back, their state is lost."""
@@ -202,15 +204,15 @@ class LocalMovements:
         leaving = self.leaving.pop(move, None)
         if leaving is None or not leaving.out or not leaving.order.store:
             return leaving, []
-        return leaving, [DeleteFromStore(move, leaving.order.region)]
+        return leaving, [DeleteUnitsInstruction(move, leaving.order.region)]
 
     # -- units that arrive
 
-    def _put_in(self, event: Installed) -> list[MovementInstruction]:
+    def _put_in(self, event: UnitsInstalledEvent) -> list[MovementInstruction]:
         move, region = event.move, event.region
         del self.arrived[move]
         if event.failure:
-            return [ThrowAway(region, event.placed), _report(region, move, "failed", event.failure)]
+            return [DiscardUnitsInstruction(region, event.placed), _report(region, move, "failed", event.failure)]
         remember(self._installed, move, (region, event.units, event.placed))
         return [_report(region, move, "installed", bytes=event.bytes)]
 
@@ -221,7 +223,7 @@ class LocalMovements:
         done: list[MovementInstruction] = []
         if installed is not None:
             name, units, placed = installed
-            done = [ThrowAway(name, placed), Disown(name, units)]
+            done = [DiscardUnitsInstruction(name, placed), DisownUnitsInstruction(name, units)]
         return [*done, _report(region, move, "discarded")]
 
     def _abandon(self, move: int) -> list[MovementInstruction]:
@@ -242,9 +244,9 @@ def remember(kept: dict[T, Any], key: T, value: Any = None) -> None:
 def _quiet(leaving: Leaving) -> list[MovementInstruction]:
     """Nothing is on its way to the units any more, nor from them: they leave."""
     order, leaving.out = leaving.order, True
-    return [_report(order.region, order.move, "quiet"), TakeOut(order, leaving.rows)]
+    return [_report(order.region, order.move, "quiet"), TakeOutUnitsInstruction(order, leaving.rows)]
 
 
-def _report(region: str, move: int, outcome: MoveOutcome, reason: str = "", bytes: int = 0) -> TellController:
+def _report(region: str, move: int, outcome: MoveOutcome, reason: str = "", bytes: int = 0) -> TellInstruction:
     """Tell the controller how far a movement is."""
-    return TellController(MoveReport(region, move, outcome, reason, bytes))
+    return TellInstruction(MoveReport(region, move, outcome, reason, bytes))

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from evenflow.errors import BlobMissing, described
 from evenflow.runtime.threads import Inbox, JobThread, Start
-from evenflow.runtime.worker.events import Undelivered, Unfetched, UnitsStored
+from evenflow.runtime.worker.events import DeliveryFailedEvent, FetchFailedEvent, UnitsStoredEvent
 from evenflow.runtime.worker.moves.direct_transfer import Parcel
 from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units
 from evenflow.state.store.base import Store
@@ -29,7 +29,7 @@ CLOSE_S = 30.0
 T = TypeVar("T")
 
 
-StoreNews = Parcel | UnitsStored | Undelivered | Unfetched
+StoreNews = Parcel | UnitsStoredEvent | DeliveryFailedEvent | FetchFailedEvent
 
 
 class StoreTransfer(JobThread):
@@ -50,11 +50,14 @@ class StoreTransfer(JobThread):
         self._store: Store | None = None
 
     def put(self, region: str, parcel: Parcel) -> None:
-        """Put the units of a movement into the store, in the background: then comes `UnitsStored` or `Undelivered`."""
+        """Put the units of a movement into the store, in the background.
+
+        `UnitsStoredEvent` or `DeliveryFailedEvent` answers it.
+        """
         self.submit(lambda: self.inbox.put(self._put(region, parcel)))
 
     def get(self, region: str, move: int) -> None:
-        """Get the units of a movement: then comes a `Parcel` or `Unfetched`."""
+        """Get the units of a movement: then comes a `Parcel` or `FetchFailedEvent`."""
         self.submit(lambda: self.inbox.put(self._get(region, move)))
 
     def delete(self, region: str, move: int) -> None:
@@ -67,21 +70,21 @@ class StoreTransfer(JobThread):
         if self._store is not None:
             self._store.close()
 
-    def _put(self, region: str, parcel: Parcel) -> UnitsStored | Undelivered:
+    def _put(self, region: str, parcel: Parcel) -> UnitsStoredEvent | DeliveryFailedEvent:
         try:
             name = self._name(region, parcel.move)
             parts = pack_units({parcel.move: [pickle.PickleBuffer(part) for part in parcel.parts]}, name=name)
             self._tried(lambda store: store.put(name, parts))
         except BaseException as error:  # whatever it is, the movement is taken back
-            return Undelivered(parcel.move, described(error))
-        return UnitsStored(parcel.move)
+            return DeliveryFailedEvent(parcel.move, described(error))
+        return UnitsStoredEvent(parcel.move)
 
-    def _get(self, region: str, move: int) -> Parcel | Unfetched:
+    def _get(self, region: str, move: int) -> Parcel | FetchFailedEvent:
         name = self._name(region, move)
         try:
             units = self._tried(lambda store: load_units(partial(store.get, name), [move], name))
         except BaseException as error:
-            return Unfetched(move, region, described(error))
+            return FetchFailedEvent(move, region, described(error))
         return Parcel(move, units[move])
 
     def _delete(self, region: str, move: int) -> None:

@@ -67,7 +67,7 @@ class UnitMover:
         self._checkpointer = checkpointer
         self._via_store = store_transfer
         self.flush: Callable[[int, str], bool] = lambda move, region: False
-        """Asks whether rows of a graph are where they go, and says `Flushed` when they are; False if there are none."""
+        """Starts a flush of a graph's rows; `FlushedEvent` answers it. False if there is no receiver to wait for."""
         self.take_rows: Callable[[str, Sequence[int]], list[Frame]] = lambda region, units: []
         """Takes the rows that wait for units of a graph out of the queue."""
         self.keep_rows: Callable[[str, int, Sequence[int], Sequence[Frame]], bool] = lambda *about: False
@@ -84,50 +84,50 @@ class UnitMover:
                 news = transfer.inbox.get()
                 self.handle(self._checked(news) if isinstance(news, Parcel) else news)
         if self.movements.arrived:
-            self.handle(events.Round())
+            self.handle(events.LoopRoundEvent())
 
-    def _checked(self, parcel: Parcel) -> events.Arrived | events.DeliveryRefused:
+    def _checked(self, parcel: Parcel) -> events.UnitsArrivedEvent | events.DeliveryRefusedEvent:
         """Refuse units that nobody announced to this worker, before anything of them is read but their label."""
         try:
             label = Label.read(parcel.parts[0])
             label.check(self._direct.key, parcel.move)
         except ProtocolError as error:
-            return events.DeliveryRefused(f"{error}")
-        return events.Arrived(parcel.move, Brought(label, parcel.parts))
+            return events.DeliveryRefusedEvent(f"{error}")
+        return events.UnitsArrivedEvent(parcel.move, Brought(label, parcel.parts))
 
     def _carry_out(self, instruction: events.MovementInstruction) -> events.MovementEvent | None:
         match instruction:
-            case events.TellController(message):
+            case events.TellInstruction(message):
                 self._tell(message)
-            case events.Settle(move, feeder, region, units):
+            case events.AnswerRowsInstruction(move, feeder, region, units):
                 self._regions.settle(region, list(units))
-                return events.Settled(move, feeder)
-            case events.TakeRows(move, region, units):
-                return events.RowsTaken(move, self.take_rows(region, units))
-            case events.Flush(move, region):
-                return None if self.flush(move, region) else events.Flushed(move)
-            case events.TakeOut(order, rows):
+                return events.RowsAnsweredEvent(move, feeder)
+            case events.TakeRowsInstruction(move, region, units):
+                return events.RowsTakenEvent(move, self.take_rows(region, units))
+            case events.FlushInstruction(move, region):
+                return None if self.flush(move, region) else events.FlushedEvent(move)
+            case events.TakeOutUnitsInstruction(order, rows):
                 return self._take_out(order, rows)
-            case events.PutBack():
+            case events.PutBackUnitsInstruction():
                 return self._put_back(instruction)
-            case events.Send(move, host, port, parts):
+            case events.SendUnitsInstruction(move, host, port, parts):
                 self._direct.send(Parcel(move, list(parts), host, port))
-            case events.Install(move, brought):
+            case events.InstallUnitsInstruction(move, brought):
                 return self._install(move, brought)
-            case events.ThrowAway(region, placed):
+            case events.DiscardUnitsInstruction(region, placed):
                 self._throw_away(region, placed)
-            case events.Disown(region, units):
+            case events.DisownUnitsInstruction(region, units):
                 if self._checkpointer is not None:
                     self._checkpointer.gone(region, list(units))
-            case events.PutInStore(move, region, parts):
+            case events.StoreUnitsInstruction(move, region, parts):
                 if self._via_store is None:
-                    return events.Undelivered(move, NO_STORE)
+                    return events.DeliveryFailedEvent(move, NO_STORE)
                 self._via_store.put(region, Parcel(move, list(parts)))
-            case events.FetchFromStore(move, region):
+            case events.FetchUnitsInstruction(move, region):
                 if self._via_store is None:
-                    return events.Unfetched(move, region, NO_STORE)
+                    return events.FetchFailedEvent(move, region, NO_STORE)
                 self._via_store.get(region, move)
-            case events.DeleteFromStore(move, region):
+            case events.DeleteUnitsInstruction(move, region):
                 if self._via_store is not None:
                     self._via_store.delete(region, move)
             case _:
@@ -136,26 +136,30 @@ class UnitMover:
 
     # -- units that leave
 
-    def _take_out(self, about: SendUnits, rows: Sequence[Frame]) -> events.TakenOut:
+    def _take_out(self, about: SendUnits, rows: Sequence[Frame]) -> events.UnitsTakenOutEvent:
         region = self._regions.get(about.region)
         taken = Taken(region.operator if region is not None else "")
         try:
             if region is not None:
                 self._extract(about, region, taken.states)
         except BaseException as error:  # the user's code
-            return events.TakenOut(about.move, taken, failure=f"extract failed: {type(error).__name__}: {error}")
+            return events.UnitsTakenOutEvent(
+                about.move, taken, failure=f"extract failed: {type(error).__name__}: {error}"
+            )
         buffers: list[pickle.PickleBuffer] = []
         try:
             frames = [(frame.sequence, frame.part, pickle.PickleBuffer(frame.body)) for frame in rows]
             body = pickle.dumps((taken.states, frames), protocol=5, buffer_callback=buffers.append)
         except BaseException as error:  # whatever the user's state runs into when it is pickled
-            return events.TakenOut(about.move, taken, failure=f"its state cannot be serialised: {error}")
+            return events.UnitsTakenOutEvent(about.move, taken, failure=f"its state cannot be serialised: {error}")
         if region is not None:
             for evaluation in about.evaluations:
                 if (about.region, evaluation) not in self._over:
                     region.mark_away(evaluation, list(about.units))
         label = self._label(about, taken.operator)
-        return events.TakenOut(about.move, taken, [label, body, *(memoryview(buffer.raw()) for buffer in buffers)])
+        return events.UnitsTakenOutEvent(
+            about.move, taken, [label, body, *(memoryview(buffer.raw()) for buffer in buffers)]
+        )
 
     def _extract(self, about: SendUnits, region: HostedRegion, states: ExtractedStates) -> None:
         self._regions.settle(about.region, list(about.units))
@@ -173,7 +177,7 @@ class UnitMover:
         named = (about.move, about.region, operator, about.source)
         return Label(*named, units, evaluations, about.ticket, touched).packed()
 
-    def _put_back(self, order: events.PutBack) -> events.BackInPlace:
+    def _put_back(self, order: events.PutBackUnitsInstruction) -> events.UnitsPutBackEvent:
         taken: Taken = order.kept or Taken()
         if order.rows:  # if the graph is not known any more, nobody waits for them
             self.keep_rows(order.region, order.move, order.units, order.rows)
@@ -181,18 +185,18 @@ class UnitMover:
         if region is None and any(taken.states.values()):
             region = self._regions.receiving(order.region, taken.operator)
         if region is None:
-            return events.BackInPlace(order.move, order.region)
+            return events.UnitsPutBackEvent(order.move, order.region)
         try:
             self._put_in(order.region, region, taken.states, [])
         except BaseException as error:  # the user's code
             why = f"install failed where the state came from: {type(error).__name__}: {error}"
-            return events.BackInPlace(order.move, order.region, why)
+            return events.UnitsPutBackEvent(order.move, order.region, why)
         region.mark_here(list(order.units))
-        return events.BackInPlace(order.move, order.region)
+        return events.UnitsPutBackEvent(order.move, order.region)
 
     # -- units that arrive
 
-    def _install(self, move: int, brought: Brought) -> events.Installed | None:
+    def _install(self, move: int, brought: Brought) -> events.UnitsInstalledEvent | None:
         label = brought.label
         if label.operator and self._regions.code(label.operator) is None:
             return None
@@ -212,14 +216,14 @@ class UnitMover:
                 raise ProtocolError(f"rows came with units of region {label.region!r:.100}, which is not known here")
         except BaseException as error:  # the user's code; the source has a copy of it all
             why = f"install failed: {type(error).__name__}: {error}"
-            return events.Installed(move, label.region, label.units, placed, failure=why)
+            return events.UnitsInstalledEvent(move, label.region, label.units, placed, failure=why)
         if region is not None:
             region.mark_here(label.units)
             region.mark_active([unit for _, unit in placed])
             if self._checkpointer is not None:
                 self._checkpointer.arrived(label.region, region.units, move, label.units, dict(label.touched))
         size = len(body) + sum(memoryview(buffer).nbytes for buffer in buffers)
-        return events.Installed(move, label.region, label.units, placed, size)
+        return events.UnitsInstalledEvent(move, label.region, label.units, placed, size)
 
     def _put_in(self, name: str, region: HostedRegion, states: ExtractedStates, placed: list[tuple[str, int]]) -> None:
         """Install state, but for evaluations that are over; `placed` has what was begun."""

@@ -15,7 +15,7 @@ from evenflow.errors import ProtocolError
 from evenflow.model.messages import REPORT_S, EvaluationOrder, MovementOrder, RowsDiffer
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.operators.keyed import Units
-from evenflow.runtime.worker.events import Marked
+from evenflow.runtime.worker.events import MarkerReachedEvent
 from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer
 from evenflow.runtime.worker.moves.label import Part
 from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
@@ -227,7 +227,7 @@ class KeyedHost:
         """A feeder's marker of a movement is here; of a graph, for whose units no rows wait, it does not name them."""
         if name and max(units, default=0) >= self.regions[name].units:
             raise ProtocolError(f"a marker names unit {max(units)} of region {name}: it has {self.regions[name].units}")
-        self.mover.handle(Marked(move, feeder, name, units))
+        self.mover.handle(MarkerReachedEvent(move, feeder, name, units))
 
     def end(self, name: str, evaluation: str, stamp: Stamp, feeder: Any) -> None:
         """A feeder wants to know when all its rows are durable."""

@@ -71,37 +71,37 @@ class HostedEvaluations:
         if self._loader is None:
             return
         if self._loads.waiting:
-            self.handle(events.Round())
+            self.handle(events.LoopRoundEvent())
         while not self._loader.inbox.empty():
             loaded = self._loader.inbox.get()
             about = loaded.error, loaded.bytes, loaded.rows, loaded.seconds
-            self.handle(events.LoadEnded(loaded.order, loaded, *about))
+            self.handle(events.LoadEndedEvent(loaded.order, loaded, *about))
 
     def _carry_out(self, instruction: events.LoadInstruction) -> events.LoadEvent | None:
         match instruction:
-            case events.TellController(message):
+            case events.TellInstruction(message):
                 self._tell(message)
-            case events.ClearState(region, evaluation):
+            case events.ClearStateInstruction(region, evaluation):
                 self._regions.drop(region, evaluation)
-            case events.ForgetLog(region, evaluation):
+            case events.ForgetLogInstruction(region, evaluation):
                 if self._checkpointer is not None:
                     self._checkpointer.forget(region, evaluation)
-            case events.StartLoad(order):
+            case events.StartLoadInstruction(order):
                 return self._start(order)
-            case events.UseLoaded(order, loaded):
+            case events.UseLoadedInstruction(order, loaded):
                 self._use(order, loaded)
-            case events.LetGo(loaded):
+            case events.DropLoadedInstruction(loaded):
                 let_go(loaded.instance)
         return None
 
-    def _start(self, order: LoadState) -> events.LoadBegun | None:
+    def _start(self, order: LoadState) -> events.LoadBegunEvent | None:
         hosted: Any = self._regions.code(order.operator)
         if hosted is None or self._loader is None:
             return None
         if not isinstance(hosted, Hosted):
-            return events.LoadBegun(order, "the operator could not be loaded on this worker")
+            return events.LoadBegunEvent(order, "the operator could not be loaded on this worker")
         self._loader.start(order, hosted)
-        return events.LoadBegun(order)
+        return events.LoadBegunEvent(order)
 
     def _use(self, order: LoadState, loaded: Loaded) -> None:
         assert loaded.instance is not None

@@ -13,17 +13,17 @@ from evenflow.errors import ProtocolError, StateGone
 from evenflow.model.checkpoint import AttemptKey
 from evenflow.model.messages import ForgetEvaluation, LoadState, StateLoaded
 from evenflow.runtime.worker.events import (
-    ClearState,
-    ForgetLog,
-    LetGo,
-    LoadBegun,
-    LoadEnded,
+    ClearStateInstruction,
+    DropLoadedInstruction,
+    ForgetLogInstruction,
+    LoadBegunEvent,
+    LoadEndedEvent,
     LoadEvent,
     LoadInstruction,
-    Round,
-    StartLoad,
-    TellController,
-    UseLoaded,
+    LoopRoundEvent,
+    StartLoadInstruction,
+    TellInstruction,
+    UseLoadedInstruction,
 )
 from evenflow.runtime.worker.moves.movements import remember
 
@@ -47,13 +47,13 @@ class Loads:
     def handle(self, event: LoadEvent) -> list[LoadInstruction]:
         """Handle one event; return the instructions."""
         match event:
-            case Round():
+            case LoopRoundEvent():
                 waiting = self._orders.items()
-                return [StartLoad(order) for key, order in waiting if (*key, order.load) not in self._begun]
-            case LoadBegun(order, failure):
+                return [StartLoadInstruction(order) for key, order in waiting if (*key, order.load) not in self._begun]
+            case LoadBegunEvent(order, failure):
                 self._begun.add((order.region, order.evaluation, order.load))
-                return [_report(LoadEnded(order, None, failure))] if failure else []
-            case LoadEnded():
+                return [_report(LoadEndedEvent(order, None, failure))] if failure else []
+            case LoadEndedEvent():
                 return self._ended(event)
         key = event.region, event.evaluation
         self._dropped.setdefault(key)
@@ -65,8 +65,8 @@ class Loads:
                 remember(self.over, key)
                 self._orders.pop(key, None)
                 self._dropped.pop(key)
-                return [ForgetLog(*key), ClearState(*key)]
-        return [ClearState(*key)]
+                return [ForgetLogInstruction(*key), ClearStateInstruction(*key)]
+        return [ClearStateInstruction(*key)]
 
     @property
     def waiting(self) -> bool:
@@ -93,21 +93,21 @@ class Loads:
             raise ProtocolError(f"rows of region {region} came for {evaluation} before its state was loaded")
         raise StateGone(f"rows of region {region} came for {evaluation}, whose state was dropped")
 
-    def _ended(self, event: LoadEnded) -> list[LoadInstruction]:
+    def _ended(self, event: LoadEndedEvent) -> list[LoadInstruction]:
         order = event.order
         key = order.region, order.evaluation
         self._begun.discard((*key, order.load))
         if self._orders.get(key) is not order:
-            return [LetGo(event.loaded)]
+            return [DropLoadedInstruction(event.loaded)]
         del self._orders[key]
         if event.error:
             return [_report(event)]
         self._dropped.pop(key, None)
-        return [UseLoaded(order, event.loaded), _report(event)]
+        return [UseLoadedInstruction(order, event.loaded), _report(event)]
 
 
-def _report(event: LoadEnded) -> TellController:
+def _report(event: LoadEndedEvent) -> TellInstruction:
     """Tell the controller what came of a load."""
     order = event.order
     found = (event.error, event.bytes, event.rows, event.seconds)
-    return TellController(StateLoaded(order.region, order.evaluation, order.load, *found))
+    return TellInstruction(StateLoaded(order.region, order.evaluation, order.load, *found))
