@@ -6,12 +6,11 @@ differ in the last bit from one processor to another.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.model.compiled import compiled, compiled_in_place
+from evenflow.sim.records import Records
 
 
 def random_state(seed: int, stream: int = 0) -> npt.NDArray[np.uint64]:
@@ -20,7 +19,7 @@ def random_state(seed: int, stream: int = 0) -> npt.NDArray[np.uint64]:
 
 
 @compiled_in_place
-def draw(state: Any) -> Any:
+def draw(state: Records) -> float:
     """The next number, from 0 to below 1."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     mixed = state[0]
@@ -31,14 +30,14 @@ def draw(state: Any) -> Any:
 
 
 @compiled_in_place
-def spread(state: Any, middle: Any, deviation: Any) -> Any:
+def spread(state: Records, middle: float, deviation: float) -> float:
     """A number around `middle` that is nearly normal: the sum of four uniform ones, with this standard deviation."""
     total = draw(state) + draw(state) + draw(state) + draw(state) - 2.0
     return middle + deviation * total * 1.7320508075688772
 
 
 @compiled
-def exponential(state: Any) -> Any:
+def exponential(state: Records) -> float:
     """A number above 0 of the exponential distribution with mean 1, without a logarithm (von Neumann's way).
 
     A run of falling numbers that ends after an odd count gives its first one; every other run adds 1.

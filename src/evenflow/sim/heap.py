@@ -7,7 +7,7 @@ capacity; a data plane knows how many events it can have at once, and pushing mo
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,19 +40,19 @@ def event_heap(capacity: int) -> EventHeap:
 
 
 @compiled_in_place
-def pack(kind: Any, one: Any, other: Any) -> Any:
+def pack(kind: int, one: int, other: int) -> np.int64:
     """What happens, as 64 bits: a kind below 128, and two numbers of 28 bits."""
     return (np.int64(kind) << (2 * FIELD)) | (np.int64(one) << FIELD) | np.int64(other)
 
 
 @compiled_in_place
-def unpack(what: Any) -> Any:
+def unpack(what: int) -> tuple[int, int, int]:
     """The kind and the two numbers of `pack`."""
     return what >> (2 * FIELD), (what >> FIELD) & MASK, what & MASK
 
 
 @compiled_in_place
-def push(heap: Any, time: Any, priority: Any, what: Any) -> None:
+def push(heap: EventHeap, time: float, priority: int, what: int) -> None:
     """Add an event; a lower priority comes first among events of one time."""
     times, orders, whats, counts = heap
     size = counts[0]
@@ -72,7 +72,7 @@ def push(heap: Any, time: Any, priority: Any, what: Any) -> None:
 
 
 @compiled_in_place
-def pop(heap: Any) -> Any:
+def pop(heap: EventHeap) -> tuple[float, int]:
     """Take out the next event: its time, and what happens. There must be one: `heap.counts[0] > 0`."""
     times, orders, whats, counts = heap
     first, what = times[0], whats[0]
@@ -99,6 +99,6 @@ def pop(heap: Any) -> Any:
 
 
 @compiled_in_place
-def next_time(heap: Any) -> Any:
+def next_time(heap: EventHeap) -> float:
     """The time of the next event; infinite if there is none."""
     return heap.times[0] if heap.counts[0] > 0 else np.inf

@@ -7,8 +7,6 @@ is on a link always lands, and what waits for room waits for rows further down o
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from evenflow.model.compiled import compiled_in_place
@@ -28,12 +26,13 @@ from evenflow.sim.graphs.state import (
     SERVED,
     STAYS,
     WOKEN,
+    GraphArrays,
 )
 from evenflow.sim.heap import next_time, pack, pop, push, unpack
 
 
 @compiled_in_place
-def advance(g: Any, until: Any) -> Any:
+def advance(g: GraphArrays, until: float) -> float:
     """Go to `until`, or to where an operator is ready to leave; returns the time."""
     while True:
         while g.numbers[WOKEN] > 0:
@@ -70,7 +69,7 @@ def advance(g: Any, until: Any) -> Any:
 
 
 @compiled_in_place
-def _wake(g: Any, host: Any) -> None:
+def _wake(g: GraphArrays, host: int) -> None:
     """A host may have something to do."""
     if not g.awake[host]:
         g.awake[host] = True
@@ -79,7 +78,7 @@ def _wake(g: Any, host: Any) -> None:
 
 
 @compiled_in_place
-def _serve(g: Any, host: Any) -> None:
+def _serve(g: GraphArrays, host: int) -> None:
     """Begin with the row that came first."""
     best, port = np.int64(1) << 62, -1
     for place in range(g.member_count[host]):
@@ -105,7 +104,7 @@ def _serve(g: Any, host: Any) -> None:
 
 
 @compiled_in_place
-def _served(g: Any, host: Any) -> None:
+def _served(g: GraphArrays, host: int) -> None:
     """A row has been served: what it gives is ready."""
     port, birth = g.serving[host], g.serving_birth[host]
     operator = port >> 1
@@ -132,7 +131,7 @@ def _served(g: Any, host: Any) -> None:
 
 
 @compiled_in_place
-def _give(g: Any, operator: Any, birth: Any) -> None:
+def _give(g: GraphArrays, operator: int, birth: float) -> None:
     """A row, or a pair of rows, is let through whenever the selectivities so far have grown by one more."""
     g.credit[operator] += g.selectivity[operator]
     while g.credit[operator] >= 1.0:
@@ -147,7 +146,7 @@ def _give(g: Any, operator: Any, birth: Any) -> None:
 
 
 @compiled_in_place
-def flush(g: Any, operator: Any) -> None:
+def flush(g: GraphArrays, operator: int) -> None:
     """Send what is ready, as long as there is room at all readers."""
     source = len(g.high) + operator
     first, last, host = g.firsts[source], g.firsts[source + 1], g.host_of[operator]
@@ -167,7 +166,7 @@ def flush(g: Any, operator: Any) -> None:
 
 
 @compiled_in_place
-def _room(g: Any, first: Any, last: Any, sender: Any) -> Any:
+def _room(g: GraphArrays, first: int, last: int, sender: int) -> bool:
     """Whether a row can go to all readers: queues and links have room, and it is not held back."""
     for edge in range(first, last):
         port = g.edges[edge]
@@ -181,7 +180,7 @@ def _room(g: Any, first: Any, last: Any, sender: Any) -> Any:
 
 
 @compiled_in_place
-def _send(g: Any, operator: Any, first: Any, last: Any, host: Any, birth: Any) -> None:
+def _send(g: GraphArrays, operator: int, first: int, last: int, host: int, birth: float) -> None:
     """Put a row into queues of this host, and once on the link to each other host that has readers."""
     done = np.int64(0)
     for edge in range(first, last):
@@ -200,7 +199,7 @@ def _send(g: Any, operator: Any, first: Any, last: Any, host: Any, birth: Any) -
 
 
 @compiled_in_place
-def _fly(g: Any, operator: Any, host: Any, there: Any, mask: Any, birth: Any) -> None:
+def _fly(g: GraphArrays, operator: int, host: int, there: int, mask: int, birth: float) -> None:
     g.numbers[FREE] -= 1
     flight = g.flight_free[g.numbers[FREE]]
     g.flight_op[flight], g.flight_from[flight] = operator, host
@@ -212,7 +211,7 @@ def _fly(g: Any, operator: Any, host: Any, there: Any, mask: Any, birth: Any) ->
 
 
 @compiled_in_place
-def _land(g: Any, host: Any, flight: Any) -> None:
+def _land(g: GraphArrays, host: int, flight: int) -> None:
     """A row is at the end of a link; those that waited for room on it may go."""
     operator, sender, mask = g.flight_op[flight], g.flight_from[flight], g.flight_mask[flight]
     g.flight_free[g.numbers[FREE]] = flight
@@ -234,7 +233,7 @@ def _land(g: Any, host: Any, flight: Any) -> None:
 
 
 @compiled_in_place
-def _queue(g: Any, port: Any, birth: Any) -> None:
+def _queue(g: GraphArrays, port: int, birth: float) -> None:
     """A row comes to a queue; its place there is reserved already."""
     at = (g.head[port] + g.waiting[port]) % g.queue_births.shape[1]
     g.queue_births[port, at], g.queue_orders[port, at] = birth, g.numbers[ORDER]
@@ -247,7 +246,7 @@ def _queue(g: Any, port: Any, birth: Any) -> None:
 
 
 @compiled_in_place
-def open_sources(g: Any) -> None:
+def open_sources(g: GraphArrays) -> None:
     """Rows may come from now on."""
     g.numbers[OPEN] = 1
     for source in range(len(g.high)):
@@ -259,7 +258,7 @@ def open_sources(g: Any) -> None:
 
 
 @compiled_in_place
-def _enter(g: Any, source: Any) -> None:
+def _enter(g: GraphArrays, source: int) -> None:
     """Let in the rows that have arrived, as long as there is room."""
     first, last, feeder = g.firsts[source], g.firsts[source + 1], len(g.serving)
     while g.next_s[1, source] <= g.times[NOW] and _room(g, first, last, feeder):
@@ -272,7 +271,7 @@ def _enter(g: Any, source: Any) -> None:
 
 
 @compiled_in_place
-def _next_arrival(g: Any, copy: Any, source: Any) -> None:
+def _next_arrival(g: GraphArrays, copy: int, source: int) -> None:
     """When the next row comes."""
     if g.low[source] == g.high[source]:
         g.next_s[copy, source] += 1 / g.high[source]
@@ -296,7 +295,7 @@ def _next_arrival(g: Any, copy: Any, source: Any) -> None:
 
 
 @compiled_in_place
-def place(g: Any, operator: Any, host: Any) -> None:
+def place(g: GraphArrays, operator: int, host: int) -> None:
     """Put an operator on a host, with the rows that wait for it."""
     before = g.host_of[operator]
     if before >= 0:
@@ -313,14 +312,14 @@ def place(g: Any, operator: Any, host: Any) -> None:
 
 
 @compiled_in_place
-def leave(g: Any, operator: Any) -> None:
+def leave(g: GraphArrays, operator: int) -> None:
     """An operator is to leave: it takes no row any more, and is ready when all that it gave is where it goes."""
     g.status[operator] = LEAVING
     _leave_if_ready(g, operator)
 
 
 @compiled_in_place
-def _leave_if_ready(g: Any, operator: Any) -> None:
+def _leave_if_ready(g: GraphArrays, operator: int) -> None:
     if g.status[operator] != LEAVING or g.ready_count[operator] > 0 or g.flying[operator] > 0:
         return
     port = g.serving[g.host_of[operator]]
@@ -332,7 +331,7 @@ def _leave_if_ready(g: Any, operator: Any) -> None:
 
 
 @compiled_in_place
-def resume(g: Any, operator: Any, sender: Any) -> None:
+def resume(g: GraphArrays, operator: int, sender: int) -> None:
     """A sender no longer holds back rows for an operator."""
     g.paused[operator, sender] = False
     for port in range(2 * operator, 2 * operator + 2):

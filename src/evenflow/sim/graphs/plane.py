@@ -74,10 +74,18 @@ class GraphPlane:
         self._world, self._feeder = world, world.feeder()
         shape = graph.shape()
         quotas = {worker: host.quota for worker, host in enumerate(graph.hosts)}
-        known = {worker: host.coefficient for worker, host in enumerate(graph.hosts)} if graph.told else {}
-        links = self._links() if graph.told else {}
-        about = (shape, self._placement, self._first, quotas, known, links, graph.period_s, graph.every_s, graph.warm)
-        world.open(RegionOpenedEvent(0.0, REGION, REGION, Hash(), shape.units, graph=GraphPlacing(*about)))
+        placing = GraphPlacing(
+            shape,
+            self._placement,
+            self._first,
+            quotas=quotas,
+            coefficients={worker: host.coefficient for worker, host in enumerate(graph.hosts)} if graph.told else {},
+            links=self._links() if graph.told else {},
+            period=graph.period_s,
+            every_s=graph.every_s,
+            warm=graph.warm,
+        )
+        world.open(RegionOpenedEvent(0.0, REGION, REGION, Hash(), shape.units, graph=placing))
         world.handle(FeederJoinedEvent(0.0, self._feeder, REGION))
         world.say(0.0, self._feeder, FeederBegan(0))
         world.every(graph.report_s, self._report)
@@ -237,17 +245,27 @@ class GraphPlane:
         g, row_bytes = self.arrays, self.graph.row_bytes
         units = np.sort(g.members[worker, : g.member_count[worker]])
         units = units[g.taken[units] > 0]
-        rows, given = g.taken[units], g.given[units]
+        given = g.given[units]
         sent = {int(to): SentCounts(int(n), int(n), int(n) * row_bytes) for to, n in enumerate(g.sent[worker]) if n}
-        micros = np.rint(g.busy[units] * 1e6).astype(np.int64)
-        about = (REGION, self.graph.report_s, units.astype(np.int32), rows, given, micros, rows, given * row_bytes)
-        if self.graph.told:
-            return FlowReport(*about, sent)
         trips, bandwidths = {}, {}
         for (one, other), (delay, bandwidth) in self._links().items():
-            if one == worker:
+            if one == worker and not self.graph.told:
                 trips[other], bandwidths[other] = 2e-3 * delay, min(bandwidth, 1e300)
-        return FlowReport(*about, sent, 0, STANDARD_US * float(g.coefficient[worker]), trips, bandwidths)
+        return FlowReport(
+            region=REGION,
+            seconds=self.graph.report_s,
+            units=units.astype(np.int32),
+            rows_in=g.taken[units],
+            rows_out=given,
+            micros=np.rint(g.busy[units] * 1e6).astype(np.int64),
+            calls=g.taken[units],
+            bytes_out=given * row_bytes,
+            sent=sent,
+            queued=None if self.graph.told else 0,
+            standard_us=0.0 if self.graph.told else STANDARD_US * float(g.coefficient[worker]),
+            round_trips=trips,
+            bandwidths=bandwidths,
+        )
 
     def _say_load(self, time: float, worker: int) -> None:
         """What a worker did for the region, and in all."""
@@ -258,10 +276,21 @@ class GraphPlane:
         rows = int(g.taken[units].sum())
         self._rows[worker] += rows
         state = (g.window_count[2 * units] + g.window_count[2 * units + 1]) * self.graph.row_bytes
-        sized = units[state > 0].astype(np.int32)
-        done = (self.graph.report_s, max(0.0, self.graph.report_s - took), took, rows, rows * self.graph.row_bytes)
         empty = none.astype(np.int32)
-        report = ConsumerReport(REGION, *done, empty, none, sized, state[state > 0], empty, none)
+        report = ConsumerReport(
+            region=REGION,
+            seconds=self.graph.report_s,
+            idle_s=max(0.0, self.graph.report_s - took),
+            busy_s=took,
+            rows=rows,
+            bytes=rows * self.graph.row_bytes,
+            units=empty,
+            unit_rows=none,
+            sized=units[state > 0].astype(np.int32),
+            sizes=state[state > 0],
+            on_disk=empty,
+            pending=none,
+        )
         total = int(self._rows[worker])
         self._world.say(time, peer, WorkerReport(total, total, busy, {REGION: busy}))
         self._world.say(time, peer, report)

@@ -6,16 +6,16 @@ Records, since compiled functions take each array as an argument, and with one a
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from evenflow.model.latency import MOST_BUCKETS, STEPS
 from evenflow.sim.draws import random_state
 from evenflow.sim.heap import EventHeap, event_heap
 from evenflow.sim.keyed.popularity import alias_tables
 from evenflow.sim.keyed.setup import ExternalLoad, KeyedSetup
+from evenflow.sim.records import Records
 
 BY_CONTENT, BY_ROOM, BY_CHOICES = 0, 1, 2
 """Where a row goes: to the owner of its unit, to a worker drawn by how empty its queue is, to one of two (PKG)."""
@@ -106,46 +106,45 @@ UNIT = np.dtype(
 )
 TOTAL = np.dtype([("served", WHOLE), ("latency_s", REAL)])
 """Rows served; the seconds from coming to the worker until they were served, summed (flux §6.3)."""
-Array = npt.NDArray[Any]
 
 
 class PlaneArrays(NamedTuple):
     """Everything; W workers, F feeders, U units."""
 
-    fixed: Array
+    fixed: Records
     heap: EventHeap
-    draws: Array
+    draws: Records
     """By feeder, then by worker."""
-    speeds: Array
-    rates: Array
-    phase_ends: Array
-    alias: Array
-    trace: Array
-    edges: Array
+    speeds: Records
+    rates: Records
+    phase_ends: Records
+    alias: Records
+    trace: Records
+    edges: Records
     """Where buckets of latencies end."""
-    feeders: Array
-    queues: Array
+    feeders: Records
+    queues: Records
     """F x 2 W: queue w is for worker w, W + s for units that leave worker s."""
-    unit_queues: Array
+    unit_queues: Records
     """F x U if rows wait by unit; else F x 1, unused."""
-    waiting: Array
+    waiting: Records
     """F x rows: the skew buffers, as linked lists."""
-    routes: Array
+    routes: Records
     """F x U."""
-    feeder_latencies: Array
-    lines: Array
+    feeder_latencies: Records
+    lines: Records
     """W x F: the connections."""
-    packets: Array
-    packet_rows: Array
-    line_latencies: Array
-    workers: Array
-    in_service: Array
-    served: Array
+    packets: Records
+    packet_rows: Records
+    line_latencies: Records
+    workers: Records
+    in_service: Records
+    served: Records
     """W x U: rows served since the worker's last report."""
-    units: Array
-    pending: Array
+    units: Records
+    pending: Records
     """U x F: rows that wait for a unit on disk."""
-    total: Array
+    total: Records
 
 
 def plane_arrays(setup: KeyedSetup, divided: bool, routing: int) -> PlaneArrays:
@@ -191,7 +190,7 @@ def plane_arrays(setup: KeyedSetup, divided: bool, routing: int) -> PlaneArrays:
     )
 
 
-def _fixed(setup: KeyedSetup, divided: bool, routing: int) -> Array:
+def _fixed(setup: KeyedSetup, divided: bool, routing: int) -> Records:
     room = max(1, setup.skew_rows // setup.workers if divided else setup.skew_rows)
     whole = (setup.workers, setup.feeders, setup.packet_rows, setup.connection_packets, setup.row_bytes)
     costs = (setup.packet_us * 1e-6, setup.row_us * 1e-6, setup.row_jitter_us * 1e-6, setup.feeder_us * 1e-6)
@@ -201,12 +200,12 @@ def _fixed(setup: KeyedSetup, divided: bool, routing: int) -> Array:
     return np.array([(*whole, room, *kinds, setup.spool_bytes, *costs, *disk, *owed)], FIXED)
 
 
-def _rates(setup: KeyedSetup) -> Array:
+def _rates(setup: KeyedSetup) -> Records:
     made = [(second, setup.feeders / rate if rate else inf) for second, rate in setup.rates]
     return np.array(made, RATE)
 
 
-def _feeders(setup: KeyedSetup) -> Array:
+def _feeders(setup: KeyedSetup) -> Records:
     feeders = np.zeros(setup.feeders, FEEDER)
     feeders["quota"] = 2**62
     if setup.rows:
@@ -214,7 +213,7 @@ def _feeders(setup: KeyedSetup) -> Array:
     return feeders
 
 
-def _speeds(setup: KeyedSetup) -> Array:
+def _speeds(setup: KeyedSetup) -> Records:
     plans = [_plan(setup, worker) for worker in range(setup.workers)]
     speeds = np.zeros((setup.workers, max(map(len, plans))), SPEED)
     speeds["time"] = inf

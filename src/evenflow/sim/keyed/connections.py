@@ -8,30 +8,30 @@ no more rows for now or has to send a marker, and takes no more rows then.
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
 from evenflow.model.compiled import compiled_in_place
-from evenflow.sim.heap import pack, push
-from evenflow.sim.keyed.arrays import IDLE
+from evenflow.sim.heap import EventHeap, pack, push
+from evenflow.sim.keyed.arrays import IDLE, PlaneArrays
+from evenflow.sim.records import Record, Records
 
 FINISHED, WAKE, MARK, ARRIVE, STALL_OVER, CAUGHT_UP = 1, 2, 3, 4, 5, 6
 """Kinds of events."""
 
 
 @compiled_in_place
-def has_room(fixed: Any, line: Any, packets: Any) -> Any:
+def has_room(fixed: Record, line: Record, packets: Records) -> bool:
     """Whether a connection takes another row: in its last packet, or in another one."""
     return line.used < fixed.packets or _takes(fixed, packets[(line.first + line.used - 1) % fixed.packets])
 
 
 @compiled_in_place
-def _takes(fixed: Any, packet: Any) -> Any:
+def _takes(fixed: Record, packet: Record) -> bool:
     """Whether a packet takes another row."""
     return packet.count < fixed.packet_rows and not (fixed.full_packets and packet.ready < inf)
 
 
 @compiled_in_place
-def packet_for(fixed: Any, line: Any, packets: Any, now: Any) -> Any:
+def packet_for(fixed: Record, line: Record, packets: Records, now: float) -> int:
     """The packet for the next row, on a connection that has room; it may be a new one."""
     last = (line.first + line.used - 1) % fixed.packets
     if line.used == 0 or not _takes(fixed, packets[last]):
@@ -44,7 +44,7 @@ def packet_for(fixed: Any, line: Any, packets: Any, now: Any) -> Any:
 
 
 @compiled_in_place
-def put(plane: Any, worker: Any, feeder: Any, unit: Any, born: Any, now: Any) -> None:
+def put(plane: PlaneArrays, worker: int, feeder: int, unit: int, born: float, now: float) -> None:
     """Put one row on a connection that has room."""
     fixed, packets = plane.fixed[0], plane.packets[worker, feeder]
     last = packet_for(fixed, plane.lines[worker, feeder], packets, now)
@@ -55,7 +55,7 @@ def put(plane: Any, worker: Any, feeder: Any, unit: Any, born: Any, now: Any) ->
 
 
 @compiled_in_place
-def filled(plane: Any, worker: Any, packet: Any, now: Any) -> None:
+def filled(plane: PlaneArrays, worker: int, packet: Record, now: float) -> None:
     """Rows have been put into a packet: it leaves if it is full, and the worker is told if it leaves or has left."""
     fixed, me = plane.fixed[0], plane.workers[worker]
     if packet.ready == inf and packet.count == fixed.packet_rows:
@@ -65,7 +65,7 @@ def filled(plane: Any, worker: Any, packet: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def flush(plane: Any, worker: Any, feeder: Any, now: Any) -> None:
+def flush(plane: PlaneArrays, worker: int, feeder: int, now: float) -> None:
     """The last packet of a connection leaves although it is not full, if it has not left."""
     line = plane.lines[worker, feeder]
     if line.used > 0:
@@ -77,7 +77,7 @@ def flush(plane: Any, worker: Any, feeder: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def wake(me: Any, heap: Any, worker: Any, time: Any) -> None:
+def wake(me: Record, heap: EventHeap, worker: int, time: float) -> None:
     """Have an idle worker look for packets at `time`."""
     if time < me.wake:
         me.wake = time

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
 import numpy as np
 
 from evenflow.model.compiled import compiled_in_place
 from evenflow.sim.draws import draw
 from evenflow.sim.heap import pack, push
-from evenflow.sim.keyed.arrays import BY_CHOICES, BY_CONTENT, BY_ROOM, IDLE, STALLED
+from evenflow.sim.keyed.arrays import BY_CHOICES, BY_CONTENT, BY_ROOM, IDLE, STALLED, PlaneArrays
 from evenflow.sim.keyed.connections import ARRIVE, MARK, filled, flush, has_room, packet_for, put
 from evenflow.sim.keyed.popularity import drawn_unit
 from evenflow.sim.keyed.queues import put_row, redirect, take_row
+from evenflow.sim.records import Record, Records
 
 
 @compiled_in_place
-def refill(plane: Any, feeder: Any, now: Any) -> None:
+def refill(plane: PlaneArrays, feeder: int, now: float) -> None:
     """Make the rows that there is room for and that have come. Small parts of `plane` go to functions called by row."""
     fixed, me, rates, rows = plane.fixed[0], plane.feeders[feeder], plane.rates, plane.waiting[feeder]
     turns = plane.unit_queues[feeder]
@@ -63,7 +63,7 @@ def refill(plane: Any, feeder: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def _flush_all(plane: Any, feeder: Any, now: Any) -> None:
+def _flush_all(plane: PlaneArrays, feeder: int, now: float) -> None:
     """No more rows come for now: packets leave that are not full, if they wait for that."""
     if plane.fixed[0].full_packets:
         for worker in range(plane.fixed[0].workers):
@@ -71,7 +71,7 @@ def _flush_all(plane: Any, feeder: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def owe(me: Any, now: Any) -> None:
+def owe(me: Record, now: float) -> None:
     """Work off what is owed for rows made on a worker's machine, while the worker waits for rows or for its disk.
 
     A feeder has a thread of its own (flux §5.1): what it does while the worker waits is not time that the worker is
@@ -83,7 +83,7 @@ def owe(me: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def _next_row(me: Any, rates: Any, now: Any) -> Any:
+def _next_row(me: Record, rates: Records, now: float) -> float:
     """When the row comes that is made now; the time of the one after it is set."""
     born = me.next_row
     while me.rate_at + 1 < len(rates) and rates[me.rate_at + 1].time <= born:
@@ -95,7 +95,7 @@ def _next_row(me: Any, rates: Any, now: Any) -> Any:
 
 
 @compiled_in_place
-def after(rates: Any, at: Any, time: Any, part: Any) -> Any:
+def after(rates: Records, at: int, time: float, part: float) -> float:
     """When the next row of a feeder comes: `part` of the gap between two rows later, at rates that may change."""
     while True:
         end = rates[at + 1].time if at + 1 < len(rates) else inf
@@ -112,14 +112,14 @@ def after(rates: Any, at: Any, time: Any, part: Any) -> Any:
 
 
 @compiled_in_place
-def _full(fixed: Any, me: Any, queues: Any) -> Any:
+def _full(fixed: Record, me: Record, queues: Records) -> bool:
     if fixed.divided:
         return queues[me.full_queue].count >= fixed.room
     return me.total >= fixed.room
 
 
 @compiled_in_place
-def _phase(ends: Any, time: Any) -> Any:
+def _phase(ends: Records, time: float) -> int:
     last = len(ends) - 1
     if last == 0:
         return 0
@@ -131,7 +131,7 @@ def _phase(ends: Any, time: Any) -> Any:
 
 
 @compiled_in_place
-def _other_queue(plane: Any, feeder: Any, unit: Any) -> Any:
+def _other_queue(plane: PlaneArrays, feeder: int, unit: int) -> int:
     """The queue of a row that need not go to its unit's owner: of a worker with room, or W if none has; or of two."""
     fixed, workers = plane.fixed[0], plane.fixed[0].workers
     if fixed.routing == BY_CHOICES:
@@ -153,10 +153,10 @@ def _other_queue(plane: Any, feeder: Any, unit: Any) -> Any:
 
 
 @compiled_in_place
-def two_workers(unit: Any, workers: Any) -> Any:
+def two_workers(unit: int, workers: int) -> tuple[np.int64, np.int64]:
     """The two workers for a unit, as feeders choose them: by the halves of a 64-bit mix."""
     if workers == 1:
-        return 0, 0
+        return np.int64(0), np.int64(0)
     mixed = np.uint64(unit) + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -166,7 +166,7 @@ def two_workers(unit: Any, workers: Any) -> Any:
 
 
 @compiled_in_place
-def send_on(plane: Any, feeder: Any, worker: Any, now: Any) -> None:
+def send_on(plane: PlaneArrays, feeder: int, worker: int, now: float) -> None:
     """A connection may have room: send rows that wait for it, and make others."""
     fixed, me, waiting = plane.fixed[0], plane.feeders[feeder], plane.waiting[feeder]
     line, packets, rows = plane.lines[worker, feeder], plane.packets[worker, feeder], plane.packet_rows[worker, feeder]
@@ -186,7 +186,7 @@ def send_on(plane: Any, feeder: Any, worker: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def pause(plane: Any, feeder: Any, move: Any, units: Any, source: Any, now: Any) -> None:
+def pause(plane: PlaneArrays, feeder: int, move: int, units: Records, source: int, now: float) -> None:
     """Hold back the rows of units that leave `source`; a marker goes behind those that are on their way."""
     redirect(plane, feeder, units, source, plane.fixed[0].workers + source)
     if plane.fixed[0].full_packets:
@@ -198,7 +198,7 @@ def pause(plane: Any, feeder: Any, move: Any, units: Any, source: Any, now: Any)
 
 
 @compiled_in_place
-def release(plane: Any, feeder: Any, units: Any, source: Any, worker: Any, now: Any) -> None:
+def release(plane: PlaneArrays, feeder: int, units: Records, source: int, worker: int, now: float) -> None:
     """The units that left `source`, or were to, are at `worker`: send the rows that were held back."""
     redirect(plane, feeder, units, plane.fixed[0].workers + source, worker)
     send_on(plane, feeder, worker, now)

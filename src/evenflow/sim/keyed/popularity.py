@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import log
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from evenflow.model.compiled import compiled_in_place
 from evenflow.sim.draws import draw
 from evenflow.sim.keyed.setup import KeyedSetup, KeyPhase
+from evenflow.sim.records import Records
 
 Longs = npt.NDArray[np.int64]
 ALIAS = np.dtype([("keep", np.int64), ("other", np.int64)])
@@ -42,7 +42,7 @@ def _weights(setup: KeyedSetup, phase: KeyPhase) -> Longs:
     return weights
 
 
-def alias_tables(setup: KeyedSetup) -> npt.NDArray[Any]:
+def alias_tables(setup: KeyedSetup) -> Records:
     """The table of each phase."""
     return np.array([_alias(_weights(setup, phase)) for phase in setup.phases], ALIAS)
 
@@ -65,7 +65,7 @@ def _alias(weights: Longs) -> list[tuple[int, int]]:
 
 
 @compiled_in_place
-def drawn_unit(state: Any, alias: Any) -> Any:
+def drawn_unit(state: Records, alias: Records) -> np.int64:
     """A unit by the shares of one phase."""
     spot = draw(state) * len(alias)
     unit = np.int64(spot)

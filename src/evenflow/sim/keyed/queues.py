@@ -8,14 +8,13 @@ the destination connections are unblocked" (flux §5.1). Then rows of a popular 
 
 from __future__ import annotations
 
-from typing import Any
-
 from evenflow.model.compiled import compiled_in_place
-from evenflow.sim.keyed.arrays import NO_ROW
+from evenflow.sim.keyed.arrays import NO_ROW, PlaneArrays
+from evenflow.sim.records import Record, Records
 
 
 @compiled_in_place
-def put_row(by_unit: Any, queue: Any, units: Any, rows: Any, unit: Any, place: Any) -> None:
+def put_row(by_unit: int, queue: Record, units: Records, rows: Records, unit: int, place: int) -> None:
     """A row that is at a place of the buffer goes behind those that wait for the same."""
     if by_unit:
         mine = units[unit]
@@ -28,7 +27,7 @@ def put_row(by_unit: Any, queue: Any, units: Any, rows: Any, unit: Any, place: A
 
 
 @compiled_in_place
-def take_row(by_unit: Any, queue: Any, units: Any, rows: Any) -> Any:
+def take_row(by_unit: int, queue: Record, units: Records, rows: Records) -> int:
     """The place of the next row of a queue that is not empty; the row waits no longer."""
     queue.count -= 1
     if not by_unit:
@@ -49,7 +48,7 @@ def take_row(by_unit: Any, queue: Any, units: Any, rows: Any) -> Any:
 
 
 @compiled_in_place
-def redirect(plane: Any, feeder: Any, units: Any, source: Any, target: Any) -> None:
+def redirect(plane: PlaneArrays, feeder: int, units: Records, source: int, target: int) -> None:
     """Rows of units go to another queue from now on, and so do those that wait; each unit's keep their order."""
     for unit in units:
         plane.routes[feeder, unit].queue = target
@@ -68,7 +67,7 @@ def redirect(plane: Any, feeder: Any, units: Any, source: Any, target: Any) -> N
 
 
 @compiled_in_place
-def _append(queue: Any, rows: Any, place: Any) -> None:
+def _append(queue: Record, rows: Records, place: int) -> None:
     """Put a row at the end of a list."""
     rows[place].next = NO_ROW
     if queue.count == 0:
@@ -80,7 +79,7 @@ def _append(queue: Any, rows: Any, place: Any) -> None:
 
 
 @compiled_in_place
-def _last_in_turn(queue: Any, units: Any, unit: Any) -> None:
+def _last_in_turn(queue: Record, units: Records, unit: int) -> None:
     """A unit that has rows has its turn after all others of a queue; the queue's count is still without them."""
     if queue.count == 0:
         queue.head = unit
@@ -90,7 +89,7 @@ def _last_in_turn(queue: Any, units: Any, unit: Any) -> None:
 
 
 @compiled_in_place
-def _out_of_turn(queue: Any, units: Any, unit: Any) -> None:
+def _out_of_turn(queue: Record, units: Records, unit: int) -> None:
     """A unit with rows has no more turns in a queue."""
     if queue.head == unit:
         queue.head = units[unit].following
@@ -104,7 +103,7 @@ def _out_of_turn(queue: Any, units: Any, unit: Any) -> None:
 
 
 @compiled_in_place
-def _sort_anew(plane: Any, feeder: Any, source: Any) -> None:
+def _sort_anew(plane: PlaneArrays, feeder: int, source: int) -> None:
     """Put the rows of a queue where rows of their units go now, in the same order."""
     rows, queue = plane.waiting[feeder], plane.queues[feeder, source]
     place, count = queue.head, queue.count

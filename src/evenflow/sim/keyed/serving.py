@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
 import numpy as np
 
 from evenflow.model.compiled import compiled_in_place
 from evenflow.sim.draws import spread
 from evenflow.sim.heap import next_time, pack, pop, push, unpack
-from evenflow.sim.keyed.arrays import CATCHING_UP, IDLE, SERVING, STALLED
+from evenflow.sim.keyed.arrays import CATCHING_UP, IDLE, SERVING, STALLED, PlaneArrays
 from evenflow.sim.keyed.connections import ARRIVE, CAUGHT_UP, FINISHED, MARK, STALL_OVER, WAKE, wake
 from evenflow.sim.keyed.feeding import owe, refill, send_on
 from evenflow.sim.keyed.speed import finish
+from evenflow.sim.records import Record, Records
 
 NOTHING, QUIET, FREE = 0, 1, 2
 """What the plane is told of: nothing; the markers of a worker's movement are all there; a worker that wants to use its
@@ -21,7 +21,7 @@ disk, or has used it, serves nothing now."""
 
 
 @compiled_in_place
-def run(plane: Any, until: Any) -> Any:
+def run(plane: PlaneArrays, until: float) -> tuple[float, int, int]:
     """All events up to `until`, or up to one that the plane is to be told of: time, what, and of which worker."""
     heap = plane.heap
     while next_time(heap) <= until:
@@ -53,7 +53,7 @@ def run(plane: Any, until: Any) -> Any:
 
 
 @compiled_in_place
-def _switch(me: Any, state: Any, now: Any) -> None:
+def _switch(me: Record, state: Records, now: float) -> None:
     owe(me, now)
     if me.state == IDLE:
         worked = min(me.debt, now - me.since)
@@ -67,21 +67,21 @@ def _switch(me: Any, state: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def account(workers: Any, now: Any) -> None:
+def account(workers: Records, now: float) -> None:
     """Count the time of all workers' present states up to now."""
     for worker in range(len(workers)):
         _switch(workers[worker], workers[worker].state, now)
 
 
 @compiled_in_place
-def charge(workers: Any, worker: Any, seconds: Any, now: Any) -> None:
+def charge(workers: Records, worker: int, seconds: float, now: float) -> None:
     """A worker takes out or installs units from now on, or as soon as it is through with its rows."""
     _switch(workers[worker], workers[worker].state, now)
     workers[worker].debt += seconds
 
 
 @compiled_in_place
-def serve(plane: Any, worker: Any, now: Any) -> None:
+def serve(plane: PlaneArrays, worker: int, now: float) -> None:
     """Take the next packet, by turns of feeders, of those that are there; or wait for one."""
     me, feeders = plane.workers[worker], plane.fixed[0].feeders
     soonest = inf
@@ -104,7 +104,7 @@ def serve(plane: Any, worker: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def _take(plane: Any, worker: Any, feeder: Any, now: Any) -> None:
+def _take(plane: PlaneArrays, worker: int, feeder: int, now: float) -> None:
     """Serve a packet: rows of units in memory take their time, the others wait for their unit."""
     fixed, me, line = plane.fixed[0], plane.workers[worker], plane.lines[worker, feeder]
     packet, rows = plane.packets[worker, feeder, line.first], plane.packet_rows[worker, feeder, line.first]
@@ -129,7 +129,7 @@ def _take(plane: Any, worker: Any, feeder: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def _work(plane: Any, worker: Any, rows: Any) -> Any:
+def _work(plane: PlaneArrays, worker: int, rows: int) -> float:
     """Seconds that a worker of speed 1 needs for so many rows, and for what it owes, or the share of that for now."""
     fixed, me = plane.fixed[0], plane.workers[worker]
     work = rows * fixed.row_s
@@ -143,7 +143,7 @@ def _work(plane: Any, worker: Any, rows: Any) -> Any:
 
 
 @compiled_in_place
-def _spool(plane: Any, worker: Any, feeder: Any, row: Any, now: Any) -> None:
+def _spool(plane: PlaneArrays, worker: int, feeder: int, row: Record, now: float) -> None:
     """A row waits for its unit; a piece of such rows that is long enough is written to disk at once."""
     fixed, unit = plane.fixed[0], plane.units[row.unit]
     before = unit.waiting * fixed.row_bytes // fixed.spool
@@ -156,7 +156,7 @@ def _spool(plane: Any, worker: Any, feeder: Any, row: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def _finished(plane: Any, worker: Any, now: Any) -> Any:
+def _finished(plane: PlaneArrays, worker: int, now: float) -> int:
     """A packet is served: count it, and take the next one."""
     me = plane.workers[worker]
     feeder, rows = me.source, me.count
@@ -190,7 +190,7 @@ def _finished(plane: Any, worker: Any, now: Any) -> Any:
 
 
 @compiled_in_place
-def bucket_of(edges: Any, took: Any) -> Any:
+def bucket_of(edges: Records, took: float) -> int:
     """The bucket of a latency; as `model.latency.bucket_of`, without a logarithm."""
     low, high = 0, len(edges)
     while low < high:
@@ -203,7 +203,7 @@ def bucket_of(edges: Any, took: Any) -> Any:
 
 
 @compiled_in_place
-def _marked(plane: Any, worker: Any, feeder: Any) -> Any:
+def _marked(plane: PlaneArrays, worker: int, feeder: int) -> int:
     """The marker of a feeder has come to the source of a movement, if that is not busy with its disk."""
     me, line = plane.workers[worker], plane.lines[worker, feeder]
     move = line.marker
@@ -222,7 +222,7 @@ def _marked(plane: Any, worker: Any, feeder: Any) -> Any:
 
 
 @compiled_in_place
-def drain(plane: Any, worker: Any, now: Any) -> Any:
+def drain(plane: PlaneArrays, worker: int, now: float) -> bool:
     """Take all packets that are there without serving their rows, which wait for their units instead (flux §6.1).
 
     So the markers behind them come through while the worker is busy with its disk; whether they are complete now.
@@ -245,7 +245,7 @@ def drain(plane: Any, worker: Any, now: Any) -> Any:
 
 
 @compiled_in_place
-def want(workers: Any, worker: Any, move: Any, markers: Any) -> Any:
+def want(workers: Records, worker: int, move: int, markers: int) -> bool:
     """The source of a movement hears how many markers there will be; whether all of them are there already."""
     me = workers[worker]
     if me.move != move:
@@ -255,7 +255,7 @@ def want(workers: Any, worker: Any, move: Any, markers: Any) -> Any:
 
 
 @compiled_in_place
-def stall(plane: Any, worker: Any, now: Any, seconds: Any) -> None:
+def stall(plane: PlaneArrays, worker: int, now: float, seconds: float) -> None:
     """A worker without a packet reads or writes its disk, and does nothing else."""
     me = plane.workers[worker]
     _switch(me, STALLED, now)
@@ -264,7 +264,7 @@ def stall(plane: Any, worker: Any, now: Any, seconds: Any) -> None:
 
 
 @compiled_in_place
-def catch_up(plane: Any, worker: Any, unit: Any, now: Any) -> None:
+def catch_up(plane: PlaneArrays, worker: int, unit: int, now: float) -> None:
     """A worker without a packet serves all rows that waited for a unit, whose state is in memory now."""
     me = plane.workers[worker]
     _switch(me, CATCHING_UP, now)
@@ -274,7 +274,7 @@ def catch_up(plane: Any, worker: Any, unit: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def _caught_up(plane: Any, worker: Any, now: Any) -> None:
+def _caught_up(plane: PlaneArrays, worker: int, now: float) -> None:
     me = plane.workers[worker]
     unit = plane.units[me.catching_up]
     pending = plane.pending[me.catching_up]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
 import numpy as np
 
 from evenflow.model.compiled import compiled_in_place
+from evenflow.sim.records import Record, Records
 
 
 @compiled_in_place
-def finish(speeds: Any, me: Any, time: Any, work: Any) -> Any:
+def finish(speeds: Records, me: Record, time: float, work: float) -> float:
     """When a worker that begins at `time` is through with so many seconds of work of a worker of speed 1."""
     last = len(speeds) - 1
     while me.speed_at < last and speeds[me.speed_at + 1].time <= time:
@@ -36,7 +36,7 @@ def finish(speeds: Any, me: Any, time: Any, work: Any) -> Any:
 
 
 @compiled_in_place
-def _available(passed: Any, on: Any, free: Any) -> Any:
+def _available(passed: float, on: float, free: float) -> float:
     """Seconds that were left by another process, which computes first, since it has begun."""
     rounds = np.floor(passed / (on + free))
     return rounds * free + max(0.0, passed - rounds * (on + free) - on)

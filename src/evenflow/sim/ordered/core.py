@@ -8,8 +8,6 @@ waits on the connection, and a worker whose connection can take no more stalls.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from evenflow.model.compiled import compiled_in_place
@@ -17,14 +15,14 @@ from evenflow.sim.draws import draw
 from evenflow.sim.heap import next_time, pack, pop, push, unpack
 from evenflow.sim.ordered.routes import answered, next_worker, rows_for
 from evenflow.sim.ordered.sizes import learn
-from evenflow.sim.ordered.state import CREDITS, NOBODY
+from evenflow.sim.ordered.state import CREDITS, NOBODY, OrderedState
 
 SENT, ARRIVED, DONE, ANSWERED, ROWS_CAME = 0, 1, 2, 3, 4
 """Kinds of events."""
 
 
 @compiled_in_place
-def advance(state: Any, until: Any) -> Any:
+def advance(state: OrderedState, until: float) -> float:
     """Do all that happens up to and at `until`; stops when a feeder has finished. Returns the time reached."""
     while True:
         now, host = next_time(state.heap), NOBODY
@@ -54,7 +52,7 @@ def advance(state: Any, until: Any) -> Any:
 
 
 @compiled_in_place
-def split_all(state: Any, now: Any) -> Any:
+def split_all(state: OrderedState, now: float) -> bool:
     """Let all splitters go on that may have waited for what has happened; whether one has finished."""
     splitters = state.splitters
     finished = False
@@ -70,7 +68,7 @@ def split_all(state: Any, now: Any) -> Any:
 
 
 @compiled_in_place
-def wait_for(state: Any, feeder: Any, worker: Any, now: Any) -> None:
+def wait_for(state: OrderedState, feeder: int, worker: int, now: float) -> None:
     """From now on a splitter waits for a worker's connection, or for nobody; charge the wait until now."""
     splitters = state.splitters
     before = splitters[feeder].waits
@@ -80,7 +78,7 @@ def wait_for(state: Any, feeder: Any, worker: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def split(state: Any, feeder: Any, now: Any) -> None:
+def split(state: OrderedState, feeder: int, now: float) -> None:
     """Begin to send the next frame, if there is one and somebody has room for it."""
     costs, splitters = state.costs[0], state.splitters
     if splitters[feeder].sending or not splitters[feeder].joined:
@@ -119,7 +117,7 @@ def split(state: Any, feeder: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def count_under_way(state: Any, feeder: Any, worker: Any, now: Any) -> None:
+def count_under_way(state: OrderedState, feeder: int, worker: int, now: float) -> None:
     """Count the time of the frames under way, up to now."""
     links = state.links
     links[feeder, worker].under_way_s += links[feeder, worker].under_way * (now - links[feeder, worker].counted)
@@ -127,7 +125,7 @@ def count_under_way(state: Any, feeder: Any, worker: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def wake(state: Any, feeder: Any, worker: Any) -> None:
+def wake(state: OrderedState, feeder: int, worker: int) -> None:
     """A connection may have got room, or the merger: let the splitter look, unless it waits for another connection."""
     waits = state.splitters[feeder].waits
     if waits == worker or waits < 0:
@@ -135,7 +133,7 @@ def wake(state: Any, feeder: Any, worker: Any) -> None:
 
 
 @compiled_in_place
-def sent(state: Any, feeder: Any, place: Any, now: Any) -> None:
+def sent(state: OrderedState, feeder: int, place: int, now: float) -> None:
     """A splitter is through with sending a frame."""
     state.splitters[feeder].sending = False
     state.splitters[feeder].woken = True
@@ -149,7 +147,7 @@ def sent(state: Any, feeder: Any, place: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def arrived(state: Any, place: Any, now: Any) -> None:
+def arrived(state: OrderedState, place: int, now: float) -> None:
     """A frame has come to its worker."""
     servers, frames = state.servers, state.frames
     worker = frames[place].owner
@@ -163,7 +161,7 @@ def arrived(state: Any, place: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def slowdown(state: Any, worker: Any, row: Any, now: Any, whole: Any) -> Any:
+def slowdown(state: OrderedState, worker: int, row: int, now: float, whole: float) -> float:
     """How many times as long a row, or else the whole frame, takes on a worker now, because of load of that kind."""
     factor = 1.0
     for place in range(state.servers[worker].load_from, state.servers[worker].load_to):
@@ -174,7 +172,7 @@ def slowdown(state: Any, worker: Any, row: Any, now: Any, whole: Any) -> Any:
 
 
 @compiled_in_place
-def begin(state: Any, worker: Any, now: Any) -> None:
+def begin(state: OrderedState, worker: int, now: float) -> None:
     """Let a worker begin with the next frame of its queue, if it is idle and there is one."""
     costs, servers, frames, hosts = state.costs[0], state.servers, state.frames, state.hosts
     place = servers[worker].first
@@ -203,7 +201,7 @@ def begin(state: Any, worker: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def count_host(state: Any, host: Any, now: Any) -> None:
+def count_host(state: OrderedState, host: int, now: float) -> None:
     """Let the time of a host go on to now, as fast as its busy workers get threads."""
     hosts = state.hosts
     share = min(1.0, hosts[host].threads / max(1, hosts[host].busy))
@@ -212,7 +210,7 @@ def count_host(state: Any, host: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def _first_through(state: Any, host: Any) -> Any:
+def _first_through(state: OrderedState, host: int) -> int:
     """The worker of a host that is through with its frame first; NOBODY if all are idle."""
     hosts, servers = state.hosts, state.servers
     best = NOBODY
@@ -224,10 +222,10 @@ def _first_through(state: Any, host: Any) -> Any:
 
 
 @compiled_in_place
-def set_due(state: Any, host: Any) -> None:
+def set_due(state: OrderedState, host: int) -> None:
     """Set when the next worker of a host is through."""
     hosts = state.hosts
-    worker = _first_through(state, host)
+    worker: int = _first_through(state, host)
     if worker == NOBODY:
         hosts[host].due = np.inf
         return
@@ -237,7 +235,7 @@ def set_due(state: Any, host: Any) -> None:
 
 
 @compiled_in_place
-def complete(state: Any, worker: Any, now: Any) -> None:
+def complete(state: OrderedState, worker: int, now: float) -> None:
     """A worker is through with its frame."""
     costs, servers, hosts = state.costs[0], state.servers, state.hosts
     place, host = servers[worker].at, servers[worker].host
@@ -258,7 +256,7 @@ def complete(state: Any, worker: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def give_result(state: Any, worker: Any, now: Any) -> None:
+def give_result(state: OrderedState, worker: int, now: float) -> None:
     """Put the result that a worker has at hand on its connection, if that can take it."""
     servers, links, frames, costs = state.servers, state.links, state.frames, state.costs[0]
     place = servers[worker].stalled
@@ -275,7 +273,7 @@ def give_result(state: Any, worker: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def queue_result(state: Any, place: Any) -> None:
+def queue_result(state: OrderedState, place: int) -> None:
     """A result is where the merger can read it."""
     links, frames = state.links, state.frames
     feeder, worker = place // state.costs[0].ring, frames[place].owner
@@ -289,14 +287,14 @@ def queue_result(state: Any, place: Any) -> None:
 
 
 @compiled_in_place
-def result_came(state: Any, place: Any, now: Any) -> None:
+def result_came(state: OrderedState, place: int, now: float) -> None:
     """A result has come through the network."""
     queue_result(state, place)
     merge(state, place // state.costs[0].ring, now)
 
 
 @compiled_in_place
-def merge(state: Any, feeder: Any, now: Any) -> None:
+def merge(state: OrderedState, feeder: int, now: float) -> None:
     """Read results, and hand on those whose turn it is."""
     costs, splitters, frames = state.costs[0], state.splitters, state.frames
     workers = state.links.shape[1]
@@ -321,7 +319,7 @@ def merge(state: Any, feeder: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def read(state: Any, feeder: Any, worker: Any, now: Any) -> None:
+def read(state: OrderedState, feeder: int, worker: int, now: float) -> None:
     """Read the next result of a connection into the merger."""
     links, frames, servers, splitters = state.links, state.frames, state.servers, state.splitters
     place = links[feeder, worker].first_result

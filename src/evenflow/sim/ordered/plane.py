@@ -154,5 +154,13 @@ class OrderedPlane:
 
 def _counts(news: list[float]) -> ConnectionCounts:
     blocked_s, rows_sent, frames_sent, rows_done, frames_done, busy_s, under_way_s = news
-    sent, done = (int(rows_sent), int(frames_sent)), (int(rows_done), int(frames_done))
-    return ConnectionCounts(blocked_s, *sent, *done, busy_s, incarnation=1, under_way_s=under_way_s)
+    return ConnectionCounts(
+        blocked_s=blocked_s,
+        rows_sent=int(rows_sent),
+        frames_sent=int(frames_sent),
+        rows_done=int(rows_done),
+        frames_done=int(frames_done),
+        busy_s=busy_s,
+        incarnation=1,
+        under_way_s=under_way_s,
+    )

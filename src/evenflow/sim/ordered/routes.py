@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from evenflow.model.compiled import compiled_in_place
 from evenflow.sim.ordered.sizes import frame_size, settled
-from evenflow.sim.ordered.state import ANYBODY, BLOCK, CREDITS, NOBODY
+from evenflow.sim.ordered.state import ANYBODY, BLOCK, CREDITS, NOBODY, OrderedState
 
 DEPTH = 2
 """Frames that a worker has at most under credits."""
 
 
 @compiled_in_place
-def pick(state: Any, feeder: Any) -> Any:
+def pick(state: OrderedState, feeder: int) -> int:
     """The worker whose turn it is, by smooth weighted round-robin."""
     links = state.links
     best, total = 0, 0
@@ -27,7 +25,7 @@ def pick(state: Any, feeder: Any) -> Any:
 
 
 @compiled_in_place
-def full(state: Any, feeder: Any, worker: Any, rows: Any) -> Any:
+def full(state: OrderedState, feeder: int, worker: int, rows: int) -> bool:
     """Whether a connection can take no frame of so many rows now; one that is empty always can."""
     costs, link = state.costs[0], state.links[feeder, worker]
     if costs.window > 0 and link.under_way >= costs.window:
@@ -36,7 +34,7 @@ def full(state: Any, feeder: Any, worker: Any, rows: Any) -> Any:
 
 
 @compiled_in_place
-def held(state: Any, feeder: Any) -> Any:
+def held(state: OrderedState, feeder: int) -> bool:
     """Whether the splitter has to wait whatever connections have room."""
     costs, splitters = state.costs[0], state.splitters
     unmerged = splitters[feeder].sequence - splitters[feeder].head
@@ -48,7 +46,7 @@ def held(state: Any, feeder: Any) -> Any:
 
 
 @compiled_in_place
-def rows_for(state: Any, feeder: Any, worker: Any) -> Any:
+def rows_for(state: OrderedState, feeder: int, worker: int) -> int:
     """Rows of the next frame, for `worker` or, if it is NOBODY, for any: what the source still has is the limit."""
     costs = state.costs[0]
     rows = costs.frame_rows
@@ -60,7 +58,7 @@ def rows_for(state: Any, feeder: Any, worker: Any) -> Any:
 
 
 @compiled_in_place
-def next_worker(state: Any, feeder: Any) -> Any:
+def next_worker(state: OrderedState, feeder: int) -> tuple[int, int]:
     """The worker that gets the next frame, and for whom the splitter waits if it is NOBODY."""
     splitters = state.splitters
     if held(state, feeder):
@@ -84,7 +82,7 @@ def next_worker(state: Any, feeder: Any) -> Any:
 
 
 @compiled_in_place
-def _rerouted(state: Any, feeder: Any, rows: Any) -> Any:
+def _rerouted(state: OrderedState, feeder: int, rows: int) -> tuple[int, int]:
     """The worker in turn or, if its connection is full, the next one that has room."""
     count = state.links.shape[1]
     room = False
@@ -101,7 +99,7 @@ def _rerouted(state: Any, feeder: Any, rows: Any) -> Any:
 
 
 @compiled_in_place
-def earn(state: Any, feeder: Any, worker: Any, credits: Any) -> None:
+def earn(state: OrderedState, feeder: int, worker: int, credits: int) -> None:
     """Give a worker credits, behind those that others have earned."""
     splitters = state.splitters
     for _ in range(credits):
@@ -111,7 +109,7 @@ def earn(state: Any, feeder: Any, worker: Any, credits: Any) -> None:
 
 
 @compiled_in_place
-def answered(state: Any, feeder: Any, worker: Any) -> None:
+def answered(state: OrderedState, feeder: int, worker: int) -> None:
     """A worker has answered a frame: its next credit, and one more after its first answer."""
     if state.costs[0].splitting == CREDITS:
         earn(state, feeder, worker, 1 + DEPTH - state.links[feeder, worker].depth)

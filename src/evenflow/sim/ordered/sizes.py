@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from evenflow.model.compiled import compiled_in_place
+from evenflow.sim.ordered.state import OrderedState
 
 FRAME_S, FRAMES_PER_S = 0.01, 1000
 SHARED_FRAME_S, SHARED_FRAMES_PER_S = 0.005, 4000
@@ -16,7 +15,7 @@ OVERHEAD = 0.2
 
 
 @compiled_in_place
-def learn(state: Any, feeder: Any, worker: Any, rows: Any, seconds: Any) -> None:
+def learn(state: OrderedState, feeder: int, worker: int, rows: int, seconds: float) -> None:
     """Learn the cost of a row, and the overhead of a call, from a frame that was answered."""
     link, splitter = state.links[feeder, worker], state.splitters[feeder]
     before = link.last_rows
@@ -34,7 +33,7 @@ def learn(state: Any, feeder: Any, worker: Any, rows: Any, seconds: Any) -> None
 
 
 @compiled_in_place
-def fit(state: Any, feeder: Any, worker: Any, aim: Any) -> Any:
+def fit(state: OrderedState, feeder: int, worker: int, aim: float) -> np.int64:
     """Rows that take a worker `aim` seconds, or as much more as the overhead of a call needs."""
     link, overhead = state.links[feeder, worker], state.splitters[feeder].overhead
     cost = max(link.cost, 1e-9)
@@ -47,7 +46,7 @@ def fit(state: Any, feeder: Any, worker: Any, aim: Any) -> Any:
 
 
 @compiled_in_place
-def fastest(state: Any, feeder: Any) -> Any:
+def fastest(state: OrderedState, feeder: int) -> int:
     """The worker with the least known cost; -1 if none is known."""
     links = state.links
     best = -1
@@ -59,7 +58,7 @@ def fastest(state: Any, feeder: Any) -> Any:
 
 
 @compiled_in_place
-def frame_size(state: Any, feeder: Any, worker: Any) -> Any:
+def frame_size(state: OrderedState, feeder: int, worker: int) -> int:
     """Rows for the next frame: for `worker` alone or, if it is -1, of the one size for all workers."""
     count = state.links.shape[1]
     if worker < 0:
@@ -72,7 +71,7 @@ def frame_size(state: Any, feeder: Any, worker: Any) -> Any:
 
 
 @compiled_in_place
-def settled(state: Any, feeder: Any) -> Any:
+def settled(state: OrderedState, feeder: int) -> bool:
     """Whether frames of one size have grown to their full size."""
     known = fastest(state, feeder)
     if known < 0:

@@ -5,7 +5,8 @@ Tables of records, since compiled functions are handed all of them, and that cos
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +14,8 @@ import numpy.typing as npt
 from evenflow.sim.draws import random_state
 from evenflow.sim.heap import EventHeap, event_heap
 from evenflow.sim.ordered.scene import OrderedScene
+from evenflow.sim.records import Records
 
-Records = npt.NDArray[Any]
 NOBODY = -1
 ANYBODY = -2
 """For whom a splitter waits: no connection in particular, or any that gets room."""
@@ -128,26 +129,28 @@ def ordered_state(scene: OrderedScene, splitting: int) -> OrderedState:
     for name in (*COSTS, *SIZES):
         constant[name] = getattr(scene, name)
     hosts, members = _hosts(scene)
+    servers, loads = _servers(scene)
     nobody = {"waits": NOBODY, "turn": NOBODY}
     results = {"first_result": NOBODY, "last_result": NOBODY}
     return OrderedState(
-        constant,
-        table(FRAME, scene.feeders * ring, after=NOBODY),
-        table(SPLITTER, scene.feeders, overhead=-1.0, finished=np.inf, **nobody),
-        table(LINK, (scene.feeders, scene.workers), cost=np.inf, least_s=np.inf, **results),
-        *_servers(scene),
-        hosts,
-        members,
-        np.flatnonzero(hosts["shared"]).astype(np.int64),
-        np.zeros((scene.feeders, 2 * scene.workers), np.int64),
-        event_heap(scene.feeders * (2 + (ring if scene.delay_s else 0)) + scene.workers),
-        random_state(scene.seed),
+        costs=constant,
+        frames=table(FRAME, scene.feeders * ring, after=NOBODY),
+        splitters=table(SPLITTER, scene.feeders, overhead=-1.0, finished=np.inf, **nobody),
+        links=table(LINK, (scene.feeders, scene.workers), cost=np.inf, least_s=np.inf, **results),
+        servers=servers,
+        loads=loads,
+        hosts=hosts,
+        members=members,
+        sharing=np.flatnonzero(hosts["shared"]).astype(np.int64),
+        earned=np.zeros((scene.feeders, 2 * scene.workers), np.int64),
+        heap=event_heap(scene.feeders * (2 + (ring if scene.delay_s else 0)) + scene.workers),
+        random=random_state(scene.seed),
     )
 
 
-def table(fields: list[tuple[str, Any]], shape: int | tuple[int, int], **values: float) -> Records:
+def table(fields: Sequence[tuple[str, type]], shape: int | tuple[int, int], **values: float) -> Records:
     """A table of records; fields that are not named are 0."""
-    records = np.zeros(shape, np.dtype(fields, align=True))
+    records = np.zeros(shape, np.dtype(list(fields), align=True))
     for name, value in values.items():
         records[name] = value
     return records

@@ -15,7 +15,7 @@ from evenflow.policy.graph.moves.weighing import Weighing
 
 def operator_moves(weighing: Weighing, problem: PlacementProblem) -> tuple[list[OperatorMove], str]:
     """The moves that `PotentialPlacement.moves` has, less those that hardly matter; and why."""
-    moves = [OperatorMove(*move) for move in weighing.potential.moves(problem)]
+    moves = [OperatorMove(each, source, target) for each, source, target in weighing.potential.moves(problem)]
     if not moves or min(problem.placed) < 0:
         return moves, "operators without a host" if moves else ""
     charges = _charges(weighing, problem, moves)

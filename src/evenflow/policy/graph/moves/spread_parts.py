@@ -51,9 +51,17 @@ class SpreadProblem:
             to = readers + tuple(part for reader in behind for part in numbers[reader])
             series = np.array(each.series)
             for host, share in zip(hosts.tolist(), shares.tolist(), strict=True):
-                about = (f"{each.name}@{host}", tuple((share * series).tolist()), to, share * each.rows_s)
-                more = {"pinned": host, "endpoint": each.endpoint, "turn_ms": each.turn_ms}
-                operators.append(OperatorLoad(*about, share * carried, **more))
+                part = OperatorLoad(
+                    name=f"{each.name}@{host}",
+                    series=tuple((share * series).tolist()),
+                    readers=to,
+                    rows_s=share * each.rows_s,
+                    bytes_s=share * carried,
+                    pinned=host,
+                    endpoint=each.endpoint,
+                    turn_ms=each.turn_ms,
+                )
+                operators.append(part)
         placed = self.problem.placed + tuple(host for hosts, _ in parts for host in hosts.tolist())
         return replace(self.problem, operators=tuple(operators), placed=placed)
 

@@ -90,8 +90,8 @@ def balance_load(
         found = _first(rows[units], u_d, u_r, float(total[donor]), float(rate[receiver]))
         if found is not None:
             reason = f"utilisation {u_d:.2f} and {u_r:.2f}, mean {mean:.2f}"
-            pair = workers[donor], workers[receiver]
-            moves.append(MoveUnits(now.region, (int(units[found]),), *pair, reason))
+            unit = (int(units[found]),)
+            moves.append(MoveUnits(now.region, unit, workers[donor], workers[receiver], reason))
     return moves
 
 
