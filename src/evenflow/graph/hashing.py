@@ -9,7 +9,7 @@ have the same hashes for the same values, they must be of the same type. Decimal
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,13 @@ import pyarrow as pa
 from evenflow.errors import InvalidArgument
 from evenflow.model.xxhash import P1, P2, P3, P4, P5, SEED
 from evenflow.operators.columns import locked, validity
-from evenflow.operators.compiled import compiled
+from evenflow.operators.compiled import Element, compiled
 from evenflow.operators.declared import collation_of
 
 SMALL_DECIMAL = 18
 """Digits of the largest decimals that fit in 64 bits."""
 
+Float = TypeVar("Float", np.float32, np.float64)
 Hashes = npt.NDArray[np.uint64]
 
 
@@ -100,20 +101,20 @@ def _hash_column(column: pa.Array, found: Hashes) -> None:
         _hash_longs(_filled(plain, np.int64), valid, found)
 
 
-def _filled(column: pa.Array, kind: type[np.generic]) -> npt.NDArray[Any]:
+def _filled(column: pa.Array, kind: type[Element]) -> npt.NDArray[Element]:
     """The values of a column of numbers without a copy; those of nulls are arbitrary."""
     values = np.frombuffer(column.buffers()[1] or b"", kind)
     return locked(values[column.offset : column.offset + len(column)])
 
 
-def _plain_floats(column: pa.Array, kind: type[np.floating[Any]]) -> npt.NDArray[Any]:
+def _plain_floats(column: pa.Array, kind: type[Float]) -> npt.NDArray[Float]:
     """Floats with one zero and one NaN."""
-    values: npt.NDArray[Any] = _filled(column, kind) + kind(0)  # -0.0 + 0.0 is 0.0
+    values = _filled(column, kind) + kind(0)  # -0.0 + 0.0 is 0.0
     values[np.isnan(values)] = np.nan
     return values
 
 
-def _texts(column: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _texts(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """The offsets (one more than rows) and the bytes of a column of strings or binary values."""
     is_, kind = pa.types, column.type
     if is_.is_string_view(kind) or is_.is_binary_view(kind):
@@ -129,7 +130,7 @@ def _texts(column: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     return locked(offsets), locked(np.frombuffer(data or b"", np.uint8))
 
 
-def _hash_decimals(column: pa.Array, valid: npt.NDArray[Any], found: Hashes) -> None:
+def _hash_decimals(column: pa.Array, valid: npt.NDArray[np.bool_], found: Hashes) -> None:
     kind = column.type
     if kind.bit_width < 128:
         column = column.cast(pa.decimal128(kind.precision, kind.scale))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from evenflow.graph.nodes.operator import NodeOperator
 from evenflow.graph.nodes.ordering import OrderNode
 from evenflow.graph.routing import HASH, port_schema
 from evenflow.operators.hosted import Hosted, units_of, values_of
-from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
+from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units, UnitState
 
 UNIT = pa.field("__evenflow_unit", pa.int64())
 """The last column of rows in a log: the unit that they were applied to."""
@@ -75,16 +74,16 @@ class GraphState(KeyedOperator):
         self.apply(port, plain, local, hashes)
         return rows.slice(0, 0)
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         node, place = self._at(unit)
         return self.operator(node).extract(place) if node is not None else None
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         node, place = self._at(unit)
         assert node is not None
         self.operator(node).install(place, state)
 
-    def snapshot(self, unit: int) -> Any:
+    def snapshot(self, unit: int) -> UnitState:
         node, place = self._at(unit)
         return self.operator(node).snapshot(place) if node is not None else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,11 @@ import pyarrow.compute as pc
 
 from evenflow.errors import FunctionError, InvalidArgument
 
+Array: TypeAlias = npt.NDArray[Any]
+"""Values of a column, whose type decides that of the array: numpy has no type that stands for several."""
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Element = TypeVar("Element", bound=np.generic)
+
 MICROSECONDS = pa.timestamp("us")
 EVER = np.iinfo(np.int64).min
 """A time before all times."""
@@ -18,20 +23,20 @@ MOST_SECONDS = (2**63 - 1) // 1_000_000
 """The largest number of seconds since 1970 (or before it) whose microseconds fit in 64 bits."""
 
 
-def numbers(column: pa.Array) -> npt.NDArray[Any]:
+def numbers(column: pa.Array) -> npt.NDArray[np.float64]:
     """A numeric column as float64; nulls become arbitrary values. Whole numbers beyond 2**53 are rounded."""
     values = column if pa.types.is_float64(column.type) else pc.cast(column, pa.float64(), safe=False)
     return locked(values.to_numpy(zero_copy_only=False))
 
 
-def validity(column: pa.Array) -> npt.NDArray[Any]:
+def validity(column: pa.Array) -> Bools:
     """Which rows are not null; an empty array if no row is null."""
     if not column.null_count:
         return locked(np.empty(0, np.bool_))
     return locked(column.is_valid().to_numpy(zero_copy_only=False))
 
 
-def microseconds(column: pa.Array, name: str) -> npt.NDArray[Any]:
+def microseconds(column: pa.Array, name: str) -> npt.NDArray[np.int64]:
     """A time column as microseconds since 1970; plain numbers are taken as seconds."""
     if column.null_count:
         raise FunctionError(f"column '{name}' is the time and is null in {column.null_count} rows: filter them out")
@@ -88,13 +93,13 @@ def is_text(kind: pa.DataType) -> bool:
     return is_string(kind) or is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_binary_view(kind)
 
 
-def nullable(values: npt.NDArray[Any], known: npt.NDArray[np.bool_]) -> pa.Array:
+def nullable(values: Array, known: Bools) -> pa.Array:
     """An Arrow array over `values`, which are not copied; null where `known` is False."""
     bits = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, pa.py_buffer(values)])
 
 
-def locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def locked(array: npt.NDArray[Element]) -> npt.NDArray[Element]:
     """`array`, read-only and contiguous: the only kind of array that code is compiled for."""
     array = np.ascontiguousarray(array).view()
     array.flags.writeable = False

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.model.compiled import Function, compiled
 
-__all__ = ["Function", "compiled", "grown", "readable"]
+__all__ = ["Element", "Function", "compiled", "grown", "readable"]
+
+Element = TypeVar("Element", bound=np.generic)
 
 LARGE = 1 << 20
 """Arrays of this many bytes or more grow in place: the system moves pages, and there is never a second copy."""
 
 
-def readable(array: npt.ArrayLike, kind: type[np.generic]) -> npt.NDArray[Any]:
+def readable(array: npt.ArrayLike, kind: type[Element]) -> npt.NDArray[Element]:
     """A contiguous, read-only view (or copy) of `array`: numba would compile its code anew for any other kind."""
     view = np.ascontiguousarray(array, dtype=kind).view()
     view.flags.writeable = False
     return view
 
 
-def grown(array: npt.NDArray[Any], length: int, fill: float = 0) -> npt.NDArray[Any]:
+def grown(array: npt.NDArray[Element], length: int, fill: float = 0) -> npt.NDArray[Element]:
     """`array` with a first axis of `length`, new elements being `fill`; nothing else may refer to `array`."""
     old = min(len(array), length)
     if array.nbytes >= LARGE and array.flags.owndata and array.flags.c_contiguous:

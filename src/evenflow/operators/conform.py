@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import pyarrow as pa
 
 from evenflow.errors import FunctionError
 
 
-def conform(result: Any, schema: pa.Schema, who: str = "the function") -> pa.RecordBatch:
+def conform(result: object, schema: pa.Schema, who: str = "the function") -> pa.RecordBatch:
     """`result`, returned by `who`, with exactly the declared columns, in order, of exactly the declared types.
 
     Columns are matched by name. A column may be cast where no value can change its meaning: dictionary-encoded to
     plain, narrower to wider numbers, time units, from one zone to another, large to plain strings. Anything else is an
     error.
     """
-    if isinstance(result, pa.Table):
-        result = _one_batch(result)
-    if not isinstance(result, pa.RecordBatch):
-        raise FunctionError(f"{who} returned {type(result).__name__}, not a pyarrow.RecordBatch")
-    if not result.schema.equals(schema):
-        result = _cast(result, schema, who)
-    for field, column in zip(schema, result.columns, strict=True):
+    batch = _one_batch(result) if isinstance(result, pa.Table) else result
+    if not isinstance(batch, pa.RecordBatch):
+        raise FunctionError(f"{who} returned {type(batch).__name__}, not a pyarrow.RecordBatch")
+    if not batch.schema.equals(schema):
+        batch = _cast(batch, schema, who)
+    for field, column in zip(schema, batch.columns, strict=True):
         if not field.nullable and column.null_count:
             raise FunctionError(f"column '{field.name}' has {column.null_count} nulls, the schema declares it not null")
-    return result
+    return batch
 
 
 def refit(rows: pa.RecordBatch, schema: pa.Schema, read: Collection[str] = ()) -> pa.RecordBatch:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -25,7 +24,7 @@ def spelled(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool)
     A name is resolved as Spark would: exact, else in backquotes, else in another case. A name that fits several columns
     in another case is left as it is.
     """
-    meant: dict[Any, Any] = {}
+    meant: dict[object, str] = {}
     for attribute in operator.naming:
         for given in _several(getattr(operator, attribute)):
             fit = fitting(given, names, case_sensitive) if isinstance(given, str) else []
@@ -42,7 +41,7 @@ def spelled(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool)
     return found
 
 
-def _several(given: Any) -> tuple[Any, ...]:
+def _several(given: object) -> tuple[object, ...]:
     """Names that an attribute holds: one, or a tuple of them."""
     return given if isinstance(given, tuple) else (given,)
 
@@ -127,10 +126,11 @@ def collation_of(field: pa.Field) -> str:
 
 def reads_of(operator: KeyedOperator, rows: pa.Schema) -> list[str]:
     """The names of the columns that the operator reads."""
-    given: Any = operator.reads(rows)
+    given: object = operator.reads(rows)
     if isinstance(given, str):
         return [given]
-    names: list[Any] = list(given) if isinstance(given, Iterable) else [None]
-    if not all(isinstance(name, str) for name in names):
+    told = list(given) if isinstance(given, Iterable) else [None]
+    names = [name for name in told if isinstance(name, str)]
+    if len(names) < len(told):
         raise InvalidArgument(f"{type(operator).__name__}.reads returned {given!r:.100}: return a list of column names")
     return names

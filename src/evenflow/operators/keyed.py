@@ -14,6 +14,8 @@ Units = npt.NDArray[np.int32]
 Keys = npt.NDArray[np.int64]
 Origin = npt.NDArray[np.int64]
 Result: TypeAlias = pa.RecordBatch | tuple[pa.RecordBatch, Origin]
+UnitState: TypeAlias = Any
+"""The state of a unit as `extract` returns it, or a part of it: each operator has its own form, which is pickled."""
 
 
 class KeyedOperator(ABC):
@@ -120,14 +122,14 @@ class KeyedOperator(ABC):
         return None
 
     @abstractmethod
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         """Remove a unit's state from this copy and return it: a picklable value, or None if there is none."""
 
     @abstractmethod
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         """Add the state that another copy's `extract` returned for this unit."""
 
-    def snapshot(self, unit: int) -> Any:
+    def snapshot(self, unit: int) -> UnitState:
         """A unit's state as `extract` returns it, without removing it. It is pickled before any other call."""
         state = self.extract(unit)
         if state is not None:
@@ -169,7 +171,7 @@ def typed(rows: pa.Schema, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{name} {'timestamp' if getattr(kind, 'tz', None) else kind}" for name, kind in kinds)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """The `repr` of a value, with sets in an order that is the same in every process."""
     match value:
         case set() | frozenset():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -11,13 +11,15 @@ from evenflow.operators.conform import conform
 from evenflow.operators.null_marks import parted
 
 Input = Literal["arrow", "pandas"]
+BatchFunction: TypeAlias = Callable[[Any], Any]
+"""A user's function of a pyarrow.RecordBatch or a pandas.DataFrame; what it returns is checked when it has."""
 
 
 class MapOperator:
     """Applies the function to each batch and fits the result to the declared schema."""
 
     def __init__(
-        self, function: Callable[[Any], Any], schema: pa.Schema, form: Input, extension_integers: bool = False
+        self, function: BatchFunction, schema: pa.Schema, form: Input, extension_integers: bool = False
     ) -> None:
         self._function = function
         self._schema = schema

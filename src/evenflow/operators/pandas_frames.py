@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -119,7 +118,7 @@ def _zone_of(kind: pa.DataType) -> str | None:
     return next(filter(None, map(_zone_of, inner)), None)
 
 
-def to_arrow(data: Any, schema: pa.Schema) -> pa.RecordBatch:
+def to_arrow(data: object, schema: pa.Schema) -> pa.RecordBatch:
     """The DataFrame as a batch; a declared column gets its declared type if pandas can convert it."""
     if not isinstance(data, pd.DataFrame):
         raise FunctionError(f"the function returned {type(data).__name__}, not a pandas.DataFrame")
@@ -181,7 +180,7 @@ def _check_times(column: pd.Series) -> None:
         raise ValueError(f"{fine} has nanoseconds, which Spark does not: round it to microseconds")
 
 
-def _kin(dtype: Any, kind: pa.DataType) -> bool:
+def _kin(dtype: np.dtype, kind: pa.DataType) -> bool:
     """Whether pandas may turn values of `dtype` into `kind`: 3.0 into 3, but never a number into a time."""
     is_ = pa.types
     match dtype.kind:

@@ -7,8 +7,6 @@ equal in what is sent may differ in what stays, so where that can be, Spark adds
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -63,7 +61,7 @@ def _bits(column: pa.Array) -> npt.NDArray[np.uint64]:
     """The bits of each value; 0 where it is null."""
     kind = column.type
     if pa.types.is_floating(kind):
-        values: Any = column.fill_null(0.0).to_numpy(zero_copy_only=False)
+        values = column.fill_null(0.0).to_numpy(zero_copy_only=False)
         return values.view(f"u{values.dtype.itemsize}").astype(np.uint64)  # type: ignore[no-any-return]
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.errors import InvalidArgument
-from evenflow.operators.compiled import compiled, grown, readable
+from evenflow.operators.compiled import Element, compiled, grown, readable
 from evenflow.operators.keyed import Keys, Units
 
 Ints = npt.NDArray[np.int32]
@@ -127,7 +125,7 @@ class Slots:
         _enter(np.arange(old, dtype=np.int32), *self._map)
 
 
-def fitted(array: npt.NDArray[Any], slots: Slots, fill: float = 0) -> npt.NDArray[Any]:
+def fitted(array: npt.NDArray[Element], slots: Slots, fill: float = 0) -> npt.NDArray[Element]:
     """`array` with a row for every slot; new rows hold `fill`. Nothing else may refer to `array`."""
     return array if len(array) == slots.capacity else grown(array, slots.capacity, fill)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +40,7 @@ class Fingerprints:
 
 
 @lru_cache(2)
-def planes(bits: int, features: int, seed: int) -> npt.NDArray[Any]:
+def planes(bits: int, features: int, seed: int) -> npt.NDArray[np.float32]:
     """The normals of the hyperplanes, one row for each word. The same with every version of numpy."""
     normals = np.random.RandomState(seed).standard_normal((features, bits))
     return locked(normals.astype(np.float32))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.operators.columns import locked
 from evenflow.operators.compiled import compiled, grown
-from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.keyed import Keys, Units, UnitState
 from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
-from evenflow.stories.vectors import CELL, Sparse
+from evenflow.stories.vectors import CELL, Cells, Sparse
 
 START, ROOM, HEAD, TAIL, COUNT = range(5)
 TOP, LIVE = range(2)
@@ -43,7 +41,7 @@ class Histories:
         self.marks = np.zeros(2, np.int64)
         self.scratch = np.zeros(1, np.float32)
 
-    def push(self, units: Units, keys: Keys, vectors: Sparse) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def push(self, units: Units, keys: Keys, vectors: Sparse) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         """The greatest cosine of each vector with its key's last vectors before it, and whether it has any words.
 
         A vector without words is not kept.
@@ -61,7 +59,7 @@ class Histories:
                 return found, np.diff(offsets) > 0
             self._make_room(2 * int(self.rings[slots[done], TAIL] + offsets[done + 1] - offsets[done] + SMALLEST))
 
-    def snapshot(self, unit: int) -> Any:
+    def snapshot(self, unit: int) -> UnitState:
         """A unit's keys, the number of vectors and of cells of each key, and the cells."""
         slots = self.slots.of(np.array([unit]))
         if not len(slots):
@@ -72,7 +70,7 @@ class Histories:
         _dump(slots, self.rings, self.cells, cells)
         return self.slots.key[slots], rings[:, COUNT], lengths, cells
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         state = self.snapshot(unit)
         if state is not None:
             slots = self.slots.of(np.array([unit]))
@@ -83,7 +81,7 @@ class Histories:
                 self._make_room(0)
         return state
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         keys, counts, lengths, cells = state
         slots = self.slots.add(unit, keys)
         self.rings = fitted(self.rings, self.slots)
@@ -107,7 +105,7 @@ class Histories:
         weights = KEY_BYTES + 2 * 40 + CELL.itemsize * self.rings[self.slots.of(units), ROOM]
         return self.slots.per_unit(units, weights)
 
-    def _reach(self, cells: npt.NDArray[Any]) -> None:
+    def _reach(self, cells: Cells) -> None:
         """Let `scratch` have an element for every word in the cells."""
         most = int(cells["word"].max(initial=0))
         if most >= len(self.scratch):

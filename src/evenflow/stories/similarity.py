@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ class Similarity:
             raise InvalidArgument(f"Similarity got {vectors!r:.100}: give Vectors, as Similarity(Vectors.fit(texts))")
         self.vectors = vectors
 
-    def __call__(self, left: pd.Series[Any], right: pd.Series[Any]) -> pd.Series[Any]:
+    def __call__(self, left: pd.Series, right: pd.Series) -> pd.Series:
         """The cosines of two columns of texts; each distinct text is turned into a vector once."""
         import pandas as pd
 

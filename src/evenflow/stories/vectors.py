@@ -12,7 +12,7 @@ import math
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,12 @@ from evenflow.errors import InvalidArgument
 from evenflow.model.given import whole_of
 from evenflow.operators.columns import locked
 from evenflow.operators.compiled import compiled
-from evenflow.stories.words import MOST_WORDS, alphabet, pieces, read_words, strings
+from evenflow.stories.words import MOST_WORDS, Texts, alphabet, pieces, read_words, strings
 
 CELL = np.dtype([("word", np.int32), ("weight", np.float32)])
 """A word of a vector, in eight bytes, in memory as in Arrow."""
+Cells: TypeAlias = npt.NDArray[np.void]
+"""An array of CELL."""
 FEATURES = 1 << 18
 MOST_FEATURES = 1 << 22
 FEW = 24
@@ -39,8 +41,8 @@ TIMES = locked(np.array([0.0, *(1 + math.log(count) for count in range(1, MOST_W
 class Sparse:
     """Vectors: that of row i is `cells[offsets[i]:offsets[i + 1]]`, which is empty for a text without words."""
 
-    offsets: npt.NDArray[Any]
-    cells: npt.NDArray[Any]
+    offsets: npt.NDArray[np.int64]
+    cells: Cells
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -86,7 +88,7 @@ class Vectors:
         self.rarity = locked(rarity)
 
     @classmethod
-    def fit(cls, texts: Any, features: int = FEATURES) -> Vectors:
+    def fit(cls, texts: Texts, features: int = FEATURES) -> Vectors:
         """Count in how many texts each word is. Texts are an array, a Series, a list, or batches of these."""
         plain = cls(features)
         counts, documents = np.zeros(features, np.int64), 0
@@ -96,12 +98,12 @@ class Vectors:
             counts += which
         return cls(features, documents=documents, counts=counts)
 
-    def frequencies(self, texts: Any) -> tuple[int, npt.NDArray[np.int64]]:
+    def frequencies(self, texts: Texts) -> tuple[int, npt.NDArray[np.int64]]:
         """The number of texts, and for each word the number of texts that have it."""
         found = self.of(texts)
         return len(found), np.bincount(found.cells["word"], minlength=self.features)
 
-    def of(self, texts: Any) -> Sparse:
+    def of(self, texts: Texts) -> Sparse:
         """The vectors of texts; null is a text without words."""
         data, starts, known = pieces(strings(texts))
         shift = np.uint64(64 - (self.features.bit_length() - 1))
@@ -123,7 +125,7 @@ class Vectors:
         return f"Vectors({self.features}{which})"
 
 
-def _parts(texts: Any) -> Iterable[Any]:
+def _parts(texts: Texts) -> Iterable[Texts]:
     """The batches of texts; one if they do not come in batches."""
     if isinstance(texts, (str, pa.Array, pa.ChunkedArray)) or hasattr(texts, "dtype"):
         return [texts]

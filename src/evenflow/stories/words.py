@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ OTHER, ALONE, LETTER, MARK = range(4)
 PLAIN = 0x20000
 """Code points from here on are taken as ideographs."""
 IDEOGRAPHS = ((0x3040, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF))
+
+Texts: TypeAlias = Any
+"""Texts as a user has them: an Arrow array, a pandas Series, or any iterable of strings."""
 
 BASIS = np.uint64(0xCBF29CE484222325)
 PRIME = np.uint64(0x100000001B3)
@@ -53,14 +56,14 @@ def lower_of(code: int) -> int:
 
 
 @cache
-def alphabet() -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def alphabet() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     """Kinds and lower cases of all characters below PLAIN."""
     kinds = [kind_of(code) for code in range(PLAIN)]
     lowers = [lower_of(code) for code in range(PLAIN)]
     return locked(np.array(kinds, np.uint8)), locked(np.array(lowers, np.int32))
 
 
-def strings(texts: Any) -> pa.Array:
+def strings(texts: Texts) -> pa.Array:
     """Texts as one Arrow array, from an array, a pandas Series or any iterable."""
     if isinstance(texts, pa.ChunkedArray):
         texts = texts.combine_chunks()
@@ -83,7 +86,7 @@ def strings(texts: Any) -> pa.Array:
     return texts
 
 
-def pieces(column: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+def pieces(column: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """The bytes of strings or binaries, where each begins and the last ends, and which are not null (`validity`)."""
     _, offsets, data = column.buffers()
     wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)

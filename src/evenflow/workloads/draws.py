@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,10 @@ from evenflow.model.compiled import compiled
 ADD, M1, M2 = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 S30, S27, S31, S11 = (np.uint64(value) for value in (30, 27, 31, 11))
 UNIT = 2.0**-53
+Element = TypeVar("Element", bound=np.generic)
 
 
-def locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def locked(array: npt.NDArray[Element]) -> npt.NDArray[Element]:
     """`array`, contiguous and read-only."""
     array = np.ascontiguousarray(array).view()
     array.flags.writeable = False

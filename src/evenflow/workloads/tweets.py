@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +95,9 @@ def texts(seed: int, start: int, stop: int) -> pa.Array:
 
 
 @lru_cache(4)
-def _vocabulary(seed: int, words: int, zipf: float) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+def _vocabulary(
+    seed: int, words: int, zipf: float
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """The letters of all words, commonest first; where each word ends; and the word at each quantile of frequency."""
     random = np.random.RandomState(seed)
     made: dict[str, None] = {}

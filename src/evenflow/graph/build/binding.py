@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from evenflow.errors import InvalidArgument, nearest
 from evenflow.graph.build.builder import Graph, Stream, ancestors, endpoint_named
 from evenflow.graph.nodes.detecting import bind_detect
-from evenflow.graph.build.dialect import Dialect
+from evenflow.graph.build.dialect import Dialect, SchemaOf
 from evenflow.graph.nodes.filtering import FilterNode, condition_of
 from evenflow.graph.nodes.filters import Filters
 from evenflow.graph.build.fusing import Fused, fused_of
@@ -29,7 +28,7 @@ def bind(
     inputs: Mapping[str, pa.Schema],
     *,
     endpoints: Sequence[str] | None = None,
-    schema_of: Callable[[Any], pa.Schema] | None = None,
+    schema_of: SchemaOf | None = None,
     case_sensitive: bool = False,
     ansi: bool = True,
     extension_integers: bool = False,
@@ -141,7 +140,7 @@ def _endpoints(graph: Graph, endpoints: Sequence[str] | None) -> dict[str, Strea
     return {name: endpoint_named(graph, name) for name in names}
 
 
-def _check_inputs(graph: Graph, inputs: Any, alive: set[Stream]) -> None:
+def _check_inputs(graph: Graph, inputs: object, alive: set[Stream]) -> None:
     """Refuse inputs that are no schemas, that no source takes, or that are missing."""
     if not isinstance(inputs, Mapping):
         raise InvalidArgument(f"inputs={inputs!r:.100}: give the input of each source by the source's name")

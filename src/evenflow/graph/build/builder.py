@@ -14,8 +14,9 @@ in which each comes behind those that it reads.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING
 
 from evenflow.errors import InvalidArgument, extra, nearest
 from evenflow.graph.build import verbs
@@ -23,7 +24,7 @@ from evenflow.graph.draw.layout import Sketch
 from evenflow.graph.build.verbs import DetectSpec, FilterSpec, JoinSpec, KeyedSpec, MapSpec, Pair, Rules, Spec
 from evenflow.model.given import with_known_keywords
 from evenflow.operators.keyed import KeyedOperator
-from evenflow.operators.map import Input
+from evenflow.operators.map import BatchFunction, Input
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,7 +57,7 @@ class Stream:
 
     @with_known_keywords
     def filter(
-        self, condition: str | Callable[[Any], Any], *, commutative: bool = False, name: str | None = None
+        self, condition: str | BatchFunction, *, commutative: bool = False, name: str | None = None
     ) -> Stream:
         """The rows for which `condition` holds.
 
@@ -71,8 +72,8 @@ class Stream:
     @with_known_keywords
     def map(
         self,
-        function: Callable[[Any], Any],
-        schema: Any,
+        function: BatchFunction,
+        schema: object,
         input: Input = "arrow",
         ordered: bool = False,
         *,
@@ -94,7 +95,7 @@ class Stream:
         self,
         key: str | Sequence[str],
         operator: KeyedOperator,
-        schema: Any = None,
+        schema: object = None,
         *,
         units: int = UNITS,
         name: str | None = None,
@@ -112,8 +113,8 @@ class Stream:
         rules: Rules,
         *,
         key: str | Sequence[str],
-        functions: Mapping[str, Callable[..., Any]] | None = None,
-        variables: Mapping[str, Any] | None = None,
+        functions: Mapping[str, Callable[..., object]] | None = None,
+        variables: Mapping[str, object] | None = None,
         time: str | None = None,
         units: int = UNITS,
         name: str | None = None,
@@ -230,7 +231,7 @@ class Graph:
         edges += [(place[stream], number) for number, stream in enumerate(self._endpoints.values(), len(boxes))]
         return Sketch((*boxes, *(("endpoint", name, "endpoint") for name in self._endpoints)), tuple(edges))
 
-    def plot(self, path: Any = None, placement: Any = None) -> Figure:
+    def plot(self, path: str | PathLike[str] | None = None, placement: object = None) -> Figure:
         """Draw the graph, sources left and endpoints right; saved to `path`, by its ending, if that is given.
 
         `placement` colours nodes by the worker they are on: {node: worker, or list of workers}. A pair of placements is
@@ -285,7 +286,7 @@ class Graph:
         return svg(self.sketch())
 
 
-def ancestors(streams: Any) -> set[Stream]:
+def ancestors(streams: Iterable[Stream]) -> set[Stream]:
     """The streams themselves, and all that they are made from."""
     found: set[Stream] = set()
     waiting = list(streams)
@@ -297,7 +298,7 @@ def ancestors(streams: Any) -> set[Stream]:
     return found
 
 
-def endpoint_named(graph: Graph, name: Any) -> Stream:
+def endpoint_named(graph: Graph, name: str) -> Stream:
     """The stream of an endpoint; InvalidArgument if there is none of this name."""
     if name not in graph.endpoints:
         raise InvalidArgument(f"there is no endpoint {name!r:.100}; {nearest(str(name), graph.endpoints)}")

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from evenflow.errors import InvalidArgument, nearest
 from evenflow.operators.declared import fitting
 
+SchemaOf: TypeAlias = Callable[[Any], pa.Schema]
+"""Makes Arrow's schema of the one that a user declared, such as DDL text or a StructType of Spark's."""
+
 
 @dataclass(frozen=True)
 class Dialect:
     """The settings of a session that matter for columns."""
 
-    schema_of: Callable[[Any], pa.Schema] | None = None
-    """Makes Arrow's schema of a declared one, such as DDL text; without it only Arrow schemas are understood."""
+    schema_of: SchemaOf | None = None
+    """Without it, only Arrow schemas are understood."""
     case_sensitive: bool = False
     ansi: bool = True
     extension_integers: bool = False
     """Whether functions of pandas DataFrames see whole numbers in pandas' nullable dtypes."""
 
-    def schema(self, given: Any, who: str) -> pa.Schema:
+    def schema(self, given: object, who: str) -> pa.Schema:
         """The columns that node `who` declares."""
         found = given if isinstance(given, pa.Schema) else self._parsed(given, who)
         twice = self.twice(found.names)
@@ -31,7 +34,7 @@ class Dialect:
             raise InvalidArgument(f"{who} declares column '{twice}' twice: rename one of them")
         return found
 
-    def _parsed(self, given: Any, who: str) -> pa.Schema:
+    def _parsed(self, given: object, who: str) -> pa.Schema:
         if self.schema_of is None:
             raise InvalidArgument(f"{who} declares schema {given!r:.100}: give a pyarrow.Schema")
         try:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 from evenflow.errors import InvalidArgument
 from evenflow.model.given import is_one_of, number_of, whole_of
 from evenflow.model.routing import MOST_UNITS
 from evenflow.operators.aggregates.aggregating import GivenWindow, check_window
 from evenflow.operators.keyed import KeyedOperator
-from evenflow.operators.map import Input
+from evenflow.operators.map import BatchFunction, Input
 
 Rules: TypeAlias = str | Sequence[str] | Mapping[str, str]
 LONGEST_S = 1e9
@@ -23,7 +23,7 @@ Pair: TypeAlias = tuple[str, str]
 class FilterSpec:
     """Keeps the rows for which a condition holds."""
 
-    condition: str | Callable[[Any], Any]
+    condition: str | BatchFunction
     commutative: bool
 
     def __post_init__(self) -> None:
@@ -44,8 +44,8 @@ class FilterSpec:
 class MapSpec:
     """Applies a function to whole batches of rows."""
 
-    function: Callable[[Any], Any]
-    schema: Any
+    function: BatchFunction
+    schema: object
     input: Input
     ordered: bool
 
@@ -72,7 +72,7 @@ class KeyedSpec:
 
     key: tuple[str, ...]
     operator: KeyedOperator
-    schema: Any
+    schema: object
     units: int
 
     def __post_init__(self) -> None:
@@ -93,8 +93,8 @@ class DetectSpec:
 
     rules: Rules
     key: tuple[str, ...]
-    functions: Mapping[str, Any] | None
-    variables: Mapping[str, Any] | None
+    functions: Mapping[str, object] | None
+    variables: Mapping[str, object] | None
     time: str | None
     units: int
 
@@ -150,30 +150,31 @@ class JoinSpec:
 Spec: TypeAlias = FilterSpec | MapSpec | KeyedSpec | DetectSpec | JoinSpec
 
 
-def check_name(what: str, name: Any) -> None:
+def check_name(what: str, name: object) -> None:
     """Refuse a name that is no text, or empty."""
     if not isinstance(name, str) or not name.strip():
         raise InvalidArgument(f"{what} is called {name!r:.100}: give a name that is a string and not empty")
 
 
-def check_units(units: Any) -> int:
+def check_units(units: object) -> int:
     """The number of units; refuses one that is no positive whole number, or too large."""
     if not 1 <= whole_of(units) <= MOST_UNITS:
         raise InvalidArgument(f"units={units!r}: give a whole number from 1 to {MOST_UNITS:,}")
     return whole_of(units)
 
 
-def key_of(key: Any) -> tuple[str, ...]:
+def key_of(key: object) -> tuple[str, ...]:
     """The names of key columns, given as one name or several."""
-    names = [key] if isinstance(key, str) or not isinstance(key, Sequence) else list(key)
-    if not names or not all(isinstance(name, str) and name for name in names):
+    given = [key] if isinstance(key, str) or not isinstance(key, Sequence) else list(key)
+    names = [name for name in given if isinstance(name, str) and name]
+    if not names or len(names) < len(given):
         raise InvalidArgument(f"key={key!r:.100}: give the name of a column, or a list of names")
     if len(set(names)) < len(names):
         raise InvalidArgument(f"key={key!r:.100}: a column is named twice, leave it out once")
     return tuple(names)
 
 
-def on_of(on: Any) -> tuple[Pair, ...]:
+def on_of(on: object) -> tuple[Pair, ...]:
     """Pairs of columns that must be equal, given as one name, a list of names, or a list of (left, right) pairs."""
     given = [on] if isinstance(on, str) or not isinstance(on, Sequence) else list(on)
     pairs = [pair_of(one) for one in given]
@@ -187,7 +188,7 @@ def on_of(on: Any) -> tuple[Pair, ...]:
     return found
 
 
-def pair_of(given: Any) -> Pair | None:
+def pair_of(given: object) -> Pair | None:
     """One name for both sides, or a pair of names; None if it is neither."""
     if isinstance(given, str):
         return (given, given) if given else None
@@ -197,7 +198,7 @@ def pair_of(given: Any) -> Pair | None:
     return (left, right) if isinstance(left, str) and isinstance(right, str) and left and right else None
 
 
-def time_of(time: Any) -> Pair | None:
+def time_of(time: object) -> Pair | None:
     """The time columns of both sides of a join, given as a pair or as one name; None if there is no time."""
     found = None if time is None else pair_of(time)
     if time is not None and found is None:
@@ -205,11 +206,11 @@ def time_of(time: Any) -> Pair | None:
     return found
 
 
-def called(function: Callable[..., Any]) -> str:
+def called(function: Callable[..., object]) -> str:
     """The name of a function, for pictures and messages."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _check_flag(name: str, value: Any) -> None:
+def _check_flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise InvalidArgument(f"{name}={value!r}: give True or False")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from os import PathLike
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
@@ -24,7 +24,7 @@ MOST_NUMBERS = 6
 _Workers = tuple[int, ...]
 
 
-def plot(sketch: Sketch, path: Any = None, placement: Any = None) -> Figure:
+def plot(sketch: Sketch, path: str | PathLike[str] | None = None, placement: object = None) -> Figure:
     """The picture of a graph; saved to `path`, by its ending, if that is given.
 
     `placement` is {node: worker, or list of workers}, or a pair of these, which are drawn beside each other (a wide
@@ -41,7 +41,7 @@ def plot(sketch: Sketch, path: Any = None, placement: Any = None) -> Figure:
 class PlacedPicture:
     """A graph with none, one or two placements, to be drawn into a figure or a part of one."""
 
-    def __init__(self, sketch: Sketch, placement: Any = None) -> None:
+    def __init__(self, sketch: Sketch, placement: object = None) -> None:
         self._placements = _placements(sketch, placement)
         suffixes = [len(_suffix(each)) for one in self._placements for each in one.values()]
         self._layout = found = layout(sketch, max(suffixes, default=0))
@@ -145,7 +145,7 @@ def _moved(placements: Sequence[Mapping[str, _Workers]]) -> set[str]:
     return {name for name in {*before, *after} if set(before.get(name, ())) != set(after.get(name, ()))}
 
 
-def _placements(sketch: Sketch, given: Any) -> list[dict[str, _Workers]]:
+def _placements(sketch: Sketch, given: object) -> list[dict[str, _Workers]]:
     """None, one or two placements; filters that are one node together are named together, as 'a+b'."""
     if given is None:
         return []
@@ -155,7 +155,7 @@ def _placements(sketch: Sketch, given: Any) -> list[dict[str, _Workers]]:
     return [_placement(sketch, one) for one in several]
 
 
-def _placement(sketch: Sketch, given: Any) -> dict[str, _Workers]:
+def _placement(sketch: Sketch, given: object) -> dict[str, _Workers]:
     if not isinstance(given, Mapping):
         raise InvalidArgument(f"a placement is {given!r:.100}: give a dict of workers by node")
     nodes = sketch.nodes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from evenflow.graph.build.dialect import Dialect
@@ -24,12 +22,12 @@ def bind_detect(name: str, spec: DetectSpec, rows: pa.Schema, dialect: Dialect) 
     return hosted_node(who, operator, key, rows, spec, dialect)
 
 
-def _function(function: Any, dialect: Dialect, who: str) -> Any:
+def _function(function: object, dialect: Dialect, who: str) -> object:
     """A user's function; with its type, if it was made with Spark's `pandas_udf`, which the dialect understands."""
     from evenflow.rules.expressions.functions import UserFunction
 
-    returns = getattr(function, "returnType", None)
-    if returns is None or not callable(getattr(function, "func", None)):
+    returns, inner = getattr(function, "returnType", None), getattr(function, "func", None)
+    if returns is None or not callable(inner):
         return function
     text = returns if isinstance(returns, str) else returns.simpleString()
-    return UserFunction(function.func, dialect.schema(f"value {text}", who).field(0).type)
+    return UserFunction(inner, dialect.schema(f"value {text}", who).field(0).type)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import FunctionError
@@ -13,6 +13,10 @@ from evenflow.graph.build.dialect import Dialect
 from evenflow.graph.build.verbs import FilterSpec
 from evenflow.graph.nodes.operator import NodeOperator
 from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.map import BatchFunction
+
+if TYPE_CHECKING:
+    from evenflow.rules.expressions.code import Compiled
 
 
 class Condition(Protocol):
@@ -37,7 +41,7 @@ class SqlCondition:
     def __init__(self, name: str, text: str, stream: str, rows: pa.Schema, ansi: bool) -> None:
         self.name = name
         self._text, self._stream, self._rows, self._ansi = text, stream, rows, ansi
-        self._code: Any = None
+        self._code: Compiled | None = None
 
     def kept(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         from evenflow.rules.expressions.frame import Columns
@@ -48,7 +52,7 @@ class SqlCondition:
     def warm_up(self) -> None:
         self.kept(pa.RecordBatch.from_pylist([], schema=self._rows))
 
-    def _compiled(self) -> Any:
+    def _compiled(self) -> Compiled:
         if self._code is None:
             from evenflow.rules.expressions.binding import Scope  # pandas comes with it: only those who use it pay
             from evenflow.rules.expressions.compiling import compile_condition
@@ -60,14 +64,14 @@ class SqlCondition:
             self._code = compile_condition(parse_condition(text), scope)
         return self._code
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_code": None}
 
 
 class FunctionCondition:
     """A user's function: from a batch to a boolean for each row, or to the rows to keep."""
 
-    def __init__(self, name: str, function: Callable[[Any], Any]) -> None:
+    def __init__(self, name: str, function: BatchFunction) -> None:
         self.name = name
         self._function = function
 
@@ -97,7 +101,7 @@ class FunctionCondition:
             )
         return given
 
-    def _booleans(self, given: Any, count: int) -> Any:
+    def _booleans(self, given: object, count: int) -> npt.NDArray[np.bool_]:
         if isinstance(given, pa.ChunkedArray):
             given = given.combine_chunks()
         holds = given
@@ -133,7 +137,7 @@ class FilterNode(NodeOperator):
         self._condition.warm_up()
 
 
-def chosen(rows: pa.RecordBatch, holds: Any) -> pa.RecordBatch:
+def chosen(rows: pa.RecordBatch, holds: npt.NDArray[np.bool_]) -> pa.RecordBatch:
     """The rows for which `holds` is True; the batch itself if these are all."""
     return rows if holds.all() else rows.filter(pa.array(holds))
 

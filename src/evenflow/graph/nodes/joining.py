@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from evenflow.graph.build.dialect import Dialect
 from evenflow.graph.build.verbs import JoinSpec
 from evenflow.graph.nodes.operator import NodeOperator
 from evenflow.operators.columns import EVER, NO_TIMES, microseconds, require_time
-from evenflow.operators.keyed import Keys, Units, typed
+from evenflow.operators.keyed import Keys, Units, UnitState, typed
 
 
 @dataclass(frozen=True)
@@ -135,12 +135,12 @@ class JoinNode(NodeOperator):
         window = f"{self._pairs.most} rows" if not self._pairs.span else f"{self._pairs.span} us"
         return f"join of {' and '.join(sides)} within {window}"
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         pairs, about = self._pairs.extract(unit), (int(self._begun[unit]), self._reached[unit].tolist())
         self._begun[unit], self._reached[unit] = -1, EVER
         return None if pairs is None else (about, pairs)
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         if len(state) == 2:  # an earlier version has stored the pairs alone
             (self._begun[unit], self._reached[unit]), state = state
         self._pairs.install(unit, state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from evenflow.graph.build.verbs import DetectSpec, KeyedSpec
 from evenflow.graph.nodes.operator import NodeOperator
 from evenflow.operators.declared import check_apart, check_declared, columns_of, reads_of, spelled
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.keyed import KeyedOperator, Keys, Units, identity, overrides, typed
+from evenflow.operators.keyed import KeyedOperator, Keys, Units, UnitState, identity, overrides, typed
 
 LEVEL = 5
 """Where warnings point: to the call of `bind`."""
@@ -68,13 +68,13 @@ class KeyedNode(NodeOperator):
     def tallies(self) -> dict[str, int]:
         return self._operator.tallies()
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         return self._operator.extract(unit)
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         self._operator.install(unit, state)
 
-    def snapshot(self, unit: int) -> Any:
+    def snapshot(self, unit: int) -> UnitState:
         return self._operator.snapshot(unit)
 
     def sizes(self, units: Units) -> npt.NDArray[np.int64]:
@@ -134,7 +134,7 @@ def hosted_node(
     return KeyedNode(rows, key, hosted, reads, hashed, schema), schema
 
 
-def _result(who: str, operator: KeyedOperator, rows: pa.Schema, declared: Any, dialect: Dialect) -> pa.Schema:
+def _result(who: str, operator: KeyedOperator, rows: pa.Schema, declared: object, dialect: Dialect) -> pa.Schema:
     """The columns that the operator returns: the declared ones, or what it says itself."""
     if declared is not None:
         schema = dialect.schema(declared, who)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operators.hosted import units_of, values_of
-from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.keyed import Keys, Units, UnitState
 
 NO_UNITS: Units = np.empty(0, np.int32)
 NO_KEYS: Keys = np.empty(0, np.int64)
@@ -87,15 +87,15 @@ class NodeOperator(ABC):
 
     # -- state; only those that are stateful override these
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         """Remove a unit's state from this copy and return it: a picklable value, or None if there is none."""
         return None
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         """Add the state that another copy's `extract` returned for this unit."""
         raise TypeError(f"{type(self).__name__} has no state to install")
 
-    def snapshot(self, unit: int) -> Any:
+    def snapshot(self, unit: int) -> UnitState:
         """A unit's state as `extract` returns it, without removing it. It is pickled before any other call."""
         state = self.extract(unit)
         if state is not None:

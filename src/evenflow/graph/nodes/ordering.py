@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.graph.nodes.operator import NodeOperator
-from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.keyed import Keys, Units, UnitState
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class OrderNode(NodeOperator):
         self._next = {feeder: turn for feeder, turn in self._next.items() if feeder in feeders}
         self._held = {feeder: turns for feeder, turns in self._held.items() if feeder in feeders}
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         state = self._next, self._held
         self._next, self._held = {}, {}
         return state if any(state) else None
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         self._next.update(state[0])
         self._held.update(state[1])
 

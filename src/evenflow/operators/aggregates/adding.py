@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ class Adding(Delegating):
 
     adds = True
     naming: ClassVar[tuple[str, ...]] = ("column",)
+    _state: Any
+    """A `DivisibleState` to which subclasses push rows, each in its own way."""
 
     def __init__(self, column: str, into: str) -> None:
         for argument, name in (("column", column), ("into", into)):

@@ -14,18 +14,13 @@ decimals, that does not fit its type is an error, or null without `ansi`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import FunctionError, InvalidArgument
-from evenflow.operators.columns import locked, nullable, numbers
-
-Array = npt.NDArray[Any]
-Known = npt.NDArray[np.bool_]
+from evenflow.operators.columns import Array, Bools, locked, nullable, numbers
 
 MOST_DIGITS = 38
 """Digits of a decimal, in Spark."""
@@ -71,7 +66,7 @@ class Measure:
             return locked(words_of(pc.cast(column, self.kind))[:, : self.words])
         return locked(_whole(column).reshape(-1, 1))
 
-    def column(self, out: Array, known: Known) -> pa.Array:
+    def column(self, out: Array, known: Bools) -> pa.Array:
         """The results of compiled code as a column; `known` tells which of them exist."""
         if self.name == "count":
             return pa.array(out.astype(np.int64))
@@ -87,7 +82,7 @@ class Measure:
             return nullable(_divided(out, fits), known)
         return nullable(np.ascontiguousarray(out[:, 1]), self._held(known, fits))
 
-    def _picked(self, words: Array, known: Known) -> pa.Array:
+    def _picked(self, words: Array, known: Bools) -> pa.Array:
         """Values of the column, or of stored state, when it may have been of a type with more digits."""
         try:
             found = from_words(words, known, self.type)
@@ -100,7 +95,7 @@ class Measure:
                 "cast it to what it was, or start without the state, with a new checkpoint"
             ) from None
 
-    def _decimals(self, out: Array, known: Known) -> pa.Array:
+    def _decimals(self, out: Array, known: Bools) -> pa.Array:
         from evenflow.operators.windows.exact import bounded, divided
 
         total = np.empty((len(out), 2), np.int64)
@@ -112,14 +107,14 @@ class Measure:
             fits &= divided(out, 10**more, extra, *_limit(self.type.precision), total)
         return from_words(total, self._held(known, fits), self.type)
 
-    def _held(self, known: Known, fits: Known) -> Known:
+    def _held(self, known: Bools, fits: Bools) -> Bools:
         """Which results exist and fit their type; with `ansi`, one that does not fit is an error."""
         if self.ansi and not fits[known].all():
             raise FunctionError(
                 f"{self.what} is too large for {_spark_name(self.type)}: cast the column to a larger type, or set "
                 "spark.sql.ansi.enabled to false for null instead"
             )
-        held: Known = known & fits
+        held: Bools = known & fits
         return held
 
 
@@ -177,7 +172,7 @@ def _whole(column: pa.Array) -> Array:
     return found
 
 
-def from_words(words: Array, known: Known, kind: pa.DataType) -> pa.Array:
+def from_words(words: Array, known: Bools, kind: pa.DataType) -> pa.Array:
     """A column of type `kind` from the words of its values; null where `known` is False."""
     if pa.types.is_decimal(kind):
         pairs = np.empty((len(words), 2), np.int64)
@@ -192,7 +187,7 @@ def from_words(words: Array, known: Known, kind: pa.DataType) -> pa.Array:
     return found.cast(kind) if pa.types.is_integer(kind) else found.view(kind)
 
 
-def _divided(out: Array, fits: Known) -> Array:
+def _divided(out: Array, fits: Bools) -> Array:
     """Means of whole numbers: the exact sum divided by the count. `fits` tells which sums are one word."""
     low = np.where(fits, out[:, 1].astype(np.float64), out[:, 1].view(np.uint64).astype(np.float64))
     total = np.where(fits, low, out[:, 2] * 2.0**64 + low)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,9 @@ from evenflow.operators.aggregates.aggregating import check_window
 from evenflow.operators.columns import NO_TIMES, locked, microseconds, require_time
 from evenflow.operators.delegating import Delegating
 from evenflow.operators.keyed import Keys, Origin, Units
+
+if TYPE_CHECKING:
+    from evenflow.operators.joins.pairs import Pairs
 
 
 class WindowJoin(Delegating):
@@ -26,6 +30,7 @@ class WindowJoin(Delegating):
     """
 
     naming = ("tag", "time")
+    _state: Pairs
 
     def __init__(
         self,
@@ -77,8 +82,7 @@ class WindowJoin(Delegating):
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema(rows.schema)), origin
 
     def tallies(self) -> dict[str, int]:
-        counted: dict[str, int] = self._state.tallies(self.left, self.right)
-        return counted
+        return self._state.tallies(self.left, self.right)
 
     def warm_up(self, rows: pa.Schema) -> None:
         column_type(self, rows, self.tag)
@@ -86,7 +90,7 @@ class WindowJoin(Delegating):
         tags = pa.array([self.left, self.right]).cast(rows.field(self.tag).type)
         rehearse(self, some.set_column(rows.get_field_index(self.tag), rows.field(self.tag), tags))
 
-    def _sides(self, tags: pa.Array) -> npt.NDArray[Any]:
+    def _sides(self, tags: pa.Array) -> npt.NDArray[np.int32]:
         sides = pc.index_in(tags, pa.array([self.left, self.right], tags.type))
         if sides.null_count:
             strange = tags.filter(pc.is_null(sides))[0].as_py()

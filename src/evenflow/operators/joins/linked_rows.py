@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operators.columns import EVER
+from evenflow.operators.columns import EVER, Array
 from evenflow.operators.compiled import compiled, grown
-from evenflow.operators.keyed import Units
+from evenflow.operators.keyed import Units, UnitState
 from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
 from evenflow.operators.windows.row_store import RowStore, from_bytes, to_bytes
 
@@ -36,7 +36,7 @@ class LinkedRows:
         self.clock = np.empty(1024 if span else 0, np.int64)
         self.full, self.gone = 1024, 0
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         slots = self.slots.of(np.array([unit]))
         if not len(slots):
             return None
@@ -50,7 +50,7 @@ class LinkedRows:
         self._compact()
         return state
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         keys, latest, counts, clock, content, *more = state
         slots = self.slots.add(unit, keys)
         self._fit()
@@ -80,18 +80,18 @@ class LinkedRows:
         """Forget the lists of slots."""
         self.newest[slots], self.latest[slots] = -1, EVER
 
-    def _more(self, slots: npt.NDArray[np.int32]) -> tuple[Any, ...]:
+    def _more(self, slots: npt.NDArray[np.int32]) -> tuple[Array, ...]:
         """What else is part of the state of slots."""
         return ()
 
-    def _install_more(self, slots: npt.NDArray[np.int32], more: list[Any]) -> None:
+    def _install_more(self, slots: npt.NDArray[np.int32], more: Sequence[Array]) -> None:
         """Put in what `_more` gave; nothing, if an earlier version has stored the state."""
 
-    def _packed(self, rows: Longs) -> Any:
+    def _packed(self, rows: Longs) -> UnitState:
         """The rows with these numbers, for another copy."""
         return to_bytes(self.store.take(rows)) if self.store.length else NOTHING
 
-    def _unpacked(self, content: Any, counts: Longs) -> int:
+    def _unpacked(self, content: UnitState, counts: Longs) -> int:
         """Add what `_packed` returned; the number of the first row. `counts` has the rows of each slot and side."""
         return self._append(from_bytes(content))
 

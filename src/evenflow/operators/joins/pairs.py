@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operators.columns import EVER
+from evenflow.operators.columns import EVER, Array
 from evenflow.operators.compiled import compiled, grown, readable
 from evenflow.operators.joins.linked_rows import LinkedRows
 from evenflow.operators.keyed import Keys, Origin, Units
@@ -113,10 +113,10 @@ class Pairs(LinkedRows):
         super()._clear(slots)
         self.heads[slots], self.held[slots], self.left[slots] = -1, 0, EVER
 
-    def _more(self, slots: npt.NDArray[np.int32]) -> tuple[Any, ...]:
+    def _more(self, slots: npt.NDArray[np.int32]) -> tuple[Array, ...]:
         return (self.left[slots],)
 
-    def _install_more(self, slots: npt.NDArray[np.int32], more: list[Any]) -> None:
+    def _install_more(self, slots: npt.NDArray[np.int32], more: Sequence[Array]) -> None:
         if more:
             self.left[slots] = more[0]
 

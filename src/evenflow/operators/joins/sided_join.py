@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,9 @@ from evenflow.operators.aggregates.adding import rehearse, sample
 from evenflow.operators.columns import NO_TIMES, microseconds, require_time
 from evenflow.operators.delegating import Delegating
 from evenflow.operators.keyed import Keys, Origin, Units
+
+if TYPE_CHECKING:
+    from evenflow.operators.joins.sided_pairs import SidedPairs
 
 SIDE = "__evenflow_side"
 """The column that tells a row's side: 0 left, 1 right. It is the first, so of rows that are equal the left come first.
@@ -26,6 +30,7 @@ class SidedJoin(Delegating):
     window until `on_time` says that no row can come that would meet them.
     """
 
+    _state: SidedPairs
     inputs = SIDE, ("left", "right")
 
     def __init__(
@@ -71,8 +76,7 @@ class SidedJoin(Delegating):
         self._state.pass_time(units, now)
 
     def tallies(self) -> dict[str, int]:
-        counted: dict[str, int] = self._state.tallies()
-        return counted
+        return self._state.tallies()
 
     def warm_up(self, rows: pa.Schema) -> None:
         some = sample(rows).take(pa.array([1, 1]))

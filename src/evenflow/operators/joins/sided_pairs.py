@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -99,11 +99,11 @@ class SidedPairs(Pairs):
         self._compact()
         return result
 
-    def _packed(self, rows: Longs) -> Any:
+    def _packed(self, rows: Longs) -> tuple[bytes, ...]:
         sides = self.store.side[rows]
         return tuple(to_bytes(self.store.take(side, rows[sides == side])) for side in range(2))
 
-    def _unpacked(self, content: Any, counts: Longs) -> int:
+    def _unpacked(self, content: Sequence[bytes], counts: Longs) -> int:
         left, right = (from_bytes(part) for part in content)
         sides = np.repeat(np.tile(np.array([0, 1], np.int32), len(counts)), counts.ravel())
         base = self.store.append(sides, left, right)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
+from evenflow.operators.columns import Array
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.laws.runs import LawRun, Places, bag, same, same_table
 
@@ -25,13 +26,14 @@ class Trial:
     def __init__(
         self,
         operator: KeyedOperator,
-        rows: Any,
+        rows: object,
         *,
         key: str | Sequence[str],
         units: int,
         rounds: int,
         copies: int,
         seed: int,
+        time: str | None = None,
     ) -> None:
         if not isinstance(operator, KeyedOperator):
             raise InvalidArgument(
@@ -54,6 +56,8 @@ class Trial:
             sample = sample.append_column(f"xxhash64({name})", pa.array(_hash(sample, name).view(np.int64)))
         self.rows = sample
         self.count, self.rounds, self.copies = units, rounds, copies
+        self.time = time
+        """The column of the time, which the laws for time need."""
         self.random = np.random.default_rng(seed)
         self._columns: dict[tuple[str, ...], pa.Schema] = {}
         """The columns of results, by the columns that the operator was given."""
@@ -176,7 +180,7 @@ class Trial:
         """The results for the rows at `places`, and the place each comes from; None if the operator does not tell."""
         size = f"a batch of {len(places)} rows" if len(places) else "an empty batch"
         try:
-            result: Any = copy.process(self.rows.take(pa.array(places)), self.units[places], self.keys[places])
+            result: object = copy.process(self.rows.take(pa.array(places)), self.units[places], self.keys[places])
         except Exception as error:
             error.add_note(f"{self.name}.process raised this for {size}, while check_operator tried it")
             raise
@@ -191,7 +195,7 @@ class Trial:
         else:
             yield batch, places if batch.num_rows == len(places) else None
 
-    def _check_origin(self, batch: pa.RecordBatch, origin: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    def _check_origin(self, batch: pa.RecordBatch, origin: Array, count: int) -> Array:
         if len(origin) != batch.num_rows:
             self._fail("origin", f"there are {batch.num_rows} result rows and {len(origin)} origins")
         if not len(origin):
@@ -229,14 +233,14 @@ class Trial:
                 one, other = (str(rows[place : place + 1])[1:-1] or "nothing" for rows in (ours, theirs))
                 self._fail(law, f"{wrong}; (row, result) {one:.300} became {other:.300}", unit)
 
-    def _part(self, outcome: LawRun, unit: int) -> list[Any]:
+    def _part(self, outcome: LawRun, unit: int) -> list[tuple[int, object]]:
         """The results of a unit's rows, as (place, result)."""
         assert outcome.origin is not None
         places = np.flatnonzero(self.units[outcome.origin] == unit)
         rows = outcome.rows.take(pa.array(places)).to_pylist()
         return list(zip(outcome.origin[places].tolist(), rows, strict=True))
 
-    def _fail(self, law: str, wrong: str, unit: int | None = None) -> Any:
+    def _fail(self, law: str, wrong: str, unit: int | None = None) -> NoReturn:
         where = "" if unit is None else f", unit {unit}"
         raise AssertionError(f"{self.name} breaks law '{law}'{where}: {wrong}")
 
@@ -246,18 +250,14 @@ def _after(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     return rows.drop_columns([name for name in names if name in rows.column_names])
 
 
-def _batch(rows: Any) -> pa.RecordBatch:
-    if isinstance(rows, pd.DataFrame):
-        rows = pa.Table.from_pandas(rows, preserve_index=False)
-    if isinstance(rows, pa.Table):
-        rows = rows.combine_chunks()
-        return pa.RecordBatch.from_arrays(
-            [pa.concat_arrays(column.chunks or [pa.array([], column.type)]) for column in rows.columns],
-            schema=rows.schema,
-        )
-    if not isinstance(rows, pa.RecordBatch):
+def _batch(rows: object) -> pa.RecordBatch:
+    table = pa.Table.from_pandas(rows, preserve_index=False) if isinstance(rows, pd.DataFrame) else rows
+    if isinstance(table, pa.Table):
+        parts = [pa.concat_arrays(column.chunks or [pa.array([], column.type)]) for column in table.columns]
+        return pa.RecordBatch.from_arrays(parts, schema=table.schema)
+    if not isinstance(table, pa.RecordBatch):
         raise InvalidArgument(f"rows is {type(rows).__name__}: give a RecordBatch, a Table or a DataFrame")
-    return rows
+    return table
 
 
 def _hash(rows: pa.RecordBatch, name: str) -> npt.NDArray[np.uint64]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +35,7 @@ def _same_column(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
     return bool(one.is_valid().equals(other.is_valid()) and np.array_equal(a, b, equal_nan=True))
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one: object, other: object) -> bool:
     """Whether two values are equal, floats to nine digits; NaN equals NaN."""
     if isinstance(one, float) and isinstance(other, float):
         return one == other or (one != one and other != other) or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
@@ -47,7 +46,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: object) -> object:
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,22 +23,18 @@ TOLD = 6
 class TimeTrial(Trial):
     """Checks the laws for rows, and then the laws for time, with rows in the order of column `time`."""
 
-    def __init__(self, operator: KeyedOperator, rows: Any, *, time: str | None = None, **more: Any) -> None:
-        super().__init__(operator, rows, **more)
-        self._by_time = overrides(operator, "on_time")
-        if self._by_time and time is None:
-            raise InvalidArgument(f"{self.name} has on_time: give check_operator the column of the time, time=")
-        self._time = time
-
     def run(self) -> None:
+        self._by_time = overrides(self.operator, "on_time")
+        if self._by_time and self.time is None:
+            raise InvalidArgument(f"{self.name} has on_time: give check_operator the column of the time, time=")
         super().run()
         if not self._by_time and not overrides(self.operator, "on_end"):
             return
         rows, units, keys = self.rows, self.units, self.keys
         times = np.zeros(rows.num_rows, np.int64)
-        if self._time is not None:
-            require_time(self.name, self._time, column_type(self.name, rows.schema, self._time))
-            times = microseconds(rows.column(self._time), self._time)
+        if self.time is not None:
+            require_time(self.name, self.time, column_type(self.name, rows.schema, self.time))
+            times = microseconds(rows.column(self.time), self.time)
             order = np.argsort(times, kind="stable")
             self.rows, self.units, self.keys = rows.take(pa.array(order)), units[order], keys[order]
             times = times[order]
@@ -91,7 +86,7 @@ class TimeTrial(Trial):
         """The result of a copy's `on_time`, or of its `on_end` if `now` is None."""
         if now is not None and not self._by_time:
             return Counter()
-        said: Any = copy.on_end(units) if now is None else copy.on_time(now, units)
+        said: object = copy.on_end(units) if now is None else copy.on_time(now, units)
         if said is None:
             return Counter()
         if not isinstance(said, pa.RecordBatch):

@@ -15,13 +15,19 @@ Where numba keeps its code on disk it does not notice changes of this file: touc
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from numba import types
 from numba.extending import overload
 
 from evenflow.operators.compiled import Function, compiled
+
+How: TypeAlias = int | tuple[int, npt.NDArray[np.int64], npt.NDArray[np.uint8]]
+"""The aggregate, as compiled code is told it."""
+InCode: TypeAlias = Any
+"""A value in compiled code: numba knows its type, and mypy does not."""
 
 COUNT, SUM, MEAN, MIN, MAX, STD, VAR = range(7)
 
@@ -33,27 +39,27 @@ def width(how: int, words: int) -> int:
     return 1 + words + (how in (SUM, MEAN))
 
 
-def load(how: Any, rows: Any, at: Any) -> Any:
+def load(how: InCode, rows: InCode, at: InCode) -> InCode:
     """The aggregate in row `at`."""
     raise NotImplementedError
 
 
-def store(how: Any, rows: Any, at: Any, aggregate: Any) -> Any:
+def store(how: InCode, rows: InCode, at: InCode, aggregate: InCode) -> InCode:
     """Write an aggregate to row `at`."""
     raise NotImplementedError
 
 
-def single(how: Any, values: Any, at: Any, there: Any) -> Any:
+def single(how: InCode, values: InCode, at: InCode, there: InCode) -> InCode:
     """The aggregate of the one value at `at`, or of no value if it is not `there`."""
     raise NotImplementedError
 
 
-def combine(how: Any, one: Any, other: Any) -> Any:
+def combine(how: InCode, one: InCode, other: InCode) -> InCode:
     """The aggregate of the values of two aggregates."""
     raise NotImplementedError
 
 
-def tell(how: Any, out: Any, known: Any, at: Any, aggregate: Any) -> Any:
+def tell(how: InCode, out: InCode, known: InCode, at: InCode, aggregate: InCode) -> InCode:
     """Write the result to `out[at]` and whether there is one to `known[at]`.
 
     For doubles the result is the number asked for, for whole numbers the aggregate itself.
@@ -61,7 +67,7 @@ def tell(how: Any, out: Any, known: Any, at: Any, aggregate: Any) -> Any:
     raise NotImplementedError
 
 
-def _choose(kind: Any, doubles: Function, words: Function) -> Function:
+def _choose(kind: InCode, doubles: Function, words: Function) -> Function:
     return doubles if kind == types.float64 else words
 
 

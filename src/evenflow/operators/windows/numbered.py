@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operators.columns import locked
+from evenflow.operators.columns import Bools, locked
+from evenflow.operators.keyed import UnitState
 from evenflow.operators.slots import Ints, Longs
 from evenflow.operators.windows.row_store import RowStore, from_bytes, to_bytes
 from evenflow.operators.windows.text_store import TextStore
@@ -34,7 +33,7 @@ class Numbered:
         self.inner, self.store = inner, store
         self.full, self.gone = 0, 0  # the first rows are enough, so that nothing is left to be compiled later
 
-    def push_slots(self, slots: Ints, column: pa.Array, valid: npt.NDArray[np.bool_], times: Longs) -> pa.Array:
+    def push_slots(self, slots: Ints, column: pa.Array, valid: Bools, times: Longs) -> pa.Array:
         """The result of its slot after each row."""
         base = self.store.append(_table(column))
         values = np.arange(base, base + len(column)).reshape(-1, 1)
@@ -42,6 +41,7 @@ class Numbered:
             values = np.concatenate([values, times.reshape(-1, 1)], axis=1)
         how = self.inner.how
         if isinstance(self.store, TextStore):
+            assert isinstance(how, int)
             self.inner.how = how, self.store.ends, self.store.letters
         out, known = self.inner.push_slots(slots, locked(values), valid, times)
         self.inner.how = how  # the store's arrays may be replaced
@@ -49,7 +49,7 @@ class Numbered:
         self._compact()
         return found
 
-    def taken(self, slots: Ints) -> tuple[Any, ...]:
+    def taken(self, slots: Ints) -> tuple[UnitState, ...]:
         """The arrays of the aggregates, and the values that they hold."""
         state = self.inner.taken(slots)
         parts = [state[place] for place in self.inner.held]
@@ -59,7 +59,7 @@ class Numbered:
         self._compact()
         return *state, values
 
-    def put(self, slots: Ints, state: Sequence[Any]) -> None:
+    def put(self, slots: Ints, state: Sequence[UnitState]) -> None:
         *given, values = state
         content = [np.array(part) for part in given]
         if values is not None:
@@ -71,7 +71,7 @@ class Numbered:
     def weights(self, slots: Ints) -> Longs:
         return self.inner.weights(slots) + 2 * self.store.row_bytes() * self.inner.values_of(slots)
 
-    def _values(self, numbers: Longs, known: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    def _values(self, numbers: Longs, known: Bools, kind: pa.DataType) -> pa.Array:
         """The values with these numbers; null where `known` is False."""
         if not known.any():
             return pa.nulls(len(known), kind)

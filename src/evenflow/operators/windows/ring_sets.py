@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from evenflow.operators.columns import EVER, locked
+from evenflow.operators.columns import EVER, Array, Bools, locked
 from evenflow.operators.compiled import compiled
 from evenflow.operators.slots import KEY_BYTES, Ints, Longs, Slots, fitted
 from evenflow.operators.windows.arena import HEAD, LATEST, LENGTH, ROOM, SMALLEST, START, cell_of, enlarge
@@ -35,9 +33,7 @@ class RingSets(Rings):
         self.count = np.zeros(self.slots.capacity, np.int64)
         self.full = 0  # the first rows are enough, so that nothing is left to be compiled later
 
-    def push_slots(
-        self, slots: Ints, values: Numbers, valid: npt.NDArray[np.bool_], times: Longs
-    ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+    def push_slots(self, slots: Ints, values: Numbers, valid: Bools, times: Longs) -> tuple[Numbers, Bools]:
         """The number of distinct hashes in its slot's window after each row; `values` are hashes."""
         self._fit()
         members = np.zeros((len(slots), 1), np.int64)
@@ -55,7 +51,7 @@ class RingSets(Rings):
         self._tidy()
         return out, np.ones(len(slots), np.bool_)
 
-    def taken(self, slots: Ints) -> tuple[npt.NDArray[Any], ...]:
+    def taken(self, slots: Ints) -> tuple[Array, ...]:
         self._fit_sets()
         shape, backs, cells, clock = super().taken(slots)
         cells[:, 1] = self.members.key[cells[:, 1]]
@@ -64,7 +60,7 @@ class RingSets(Rings):
         self.count[slots] = 0
         return shape, backs, cells, clock
 
-    def put(self, slots: Ints, state: Sequence[npt.NDArray[Any]]) -> None:
+    def put(self, slots: Ints, state: Sequence[Array]) -> None:
         shape, backs, given, clock = state
         cells, there = np.array(given), given[:, 0] != 0
         members = self.members.find(np.repeat(slots, shape[:, 0])[there], cells[there, 1])

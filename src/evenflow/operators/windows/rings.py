@@ -12,13 +12,11 @@ average. LATEST is the key's latest time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from evenflow.operators.aggregates.measures import DOUBLES
-from evenflow.operators.columns import EVER
+from evenflow.operators.columns import EVER, Array, Bools
 from evenflow.operators.compiled import compiled, grown, readable
 from evenflow.operators.keyed import Keys, Units
 from evenflow.operators.slots import Ints, Longs, Slots, fitted
@@ -79,21 +77,15 @@ class Rings(SlotAggregates):
         self.marks = np.zeros(2, np.int64)
         self.spare = np.full(64, -1, np.int64)
 
-    def push(
-        self, units: Units, keys: Keys, values: Numbers, valid: npt.NDArray[np.bool_], times: Longs
-    ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+    def push(self, units: Units, keys: Keys, values: Numbers, valid: Bools, times: Longs) -> tuple[Numbers, Bools]:
         """The result after each row, and which of the results exist."""
         return self.push_slots(self.slots.find(units, keys), values, valid, times)
 
-    def push_slots(
-        self, slots: Ints, values: Numbers, valid: npt.NDArray[np.bool_], times: Longs
-    ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+    def push_slots(self, slots: Ints, values: Numbers, valid: Bools, times: Longs) -> tuple[Numbers, Bools]:
         self._fit()
         return self._pushed(slots, values, valid, times)
 
-    def _pushed(
-        self, slots: Ints, values: Numbers, valid: npt.NDArray[np.bool_], times: Longs
-    ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+    def _pushed(self, slots: Ints, values: Numbers, valid: Bools, times: Longs) -> tuple[Numbers, Bools]:
         out, known = self._results(len(slots))
         done = 0
         while True:
@@ -103,7 +95,7 @@ class Rings(SlotAggregates):
                 return out, known
             self._repack(2 * int(self.rings[slots[done], ROOM]) + SMALLEST)
 
-    def taken(self, slots: Ints) -> tuple[npt.NDArray[Any], ...]:
+    def taken(self, slots: Ints) -> tuple[Array, ...]:
         self._fit()
         shape = self.rings[slots, LENGTH:]
         length = int(shape[:, 0].sum())
@@ -118,7 +110,7 @@ class Rings(SlotAggregates):
         self._empty(slots)
         self.slots.forget(slots)
 
-    def put(self, slots: Ints, state: Sequence[npt.NDArray[Any]]) -> None:
+    def put(self, slots: Ints, state: Sequence[Array]) -> None:
         shape, backs, cells, clock = state
         self._fit()
         shape, clock = readable(shape, np.int64), readable(clock, np.int64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -87,7 +85,7 @@ def to_bytes(rows: pa.Table) -> bytes:
     return content
 
 
-def from_bytes(content: Any) -> pa.Table:
+def from_bytes(content: bytes) -> pa.Table:
     """The reverse of `to_bytes`."""
     with pa.ipc.open_stream(content) as reader:
         return reader.read_all()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from evenflow.operators.columns import Bools
 from evenflow.operators.compiled import compiled
 from evenflow.operators.slots import KEY_BYTES, Ints, Longs, Slots, fitted
 
@@ -20,9 +20,7 @@ class Sets:
         self.seen = np.zeros(self.members.capacity, np.bool_)
         self.count = np.zeros(self.slots.capacity, np.int64)
 
-    def push_slots(
-        self, slots: Ints, hashes: Longs, valid: npt.NDArray[np.bool_], times: Longs
-    ) -> tuple[Longs, npt.NDArray[np.bool_]]:
+    def push_slots(self, slots: Ints, hashes: Longs, valid: Bools, times: Longs) -> tuple[Longs, Bools]:
         """The size of its slot's set after each row; there always is one."""
         some = valid if len(valid) else slice(None)
         members = self.members.find(slots[some], hashes[some])
@@ -31,7 +29,7 @@ class Sets:
         _count(slots, members, valid, self.seen, self.count, out)
         return out, np.ones(len(slots), np.bool_)
 
-    def taken(self, slots: Ints) -> Any:
+    def taken(self, slots: Ints) -> tuple[Longs, Longs]:
         self._fit()
         members = self.members.of(slots)
         state = self.count[slots], self.members.key[members]
@@ -40,7 +38,7 @@ class Sets:
         self.members.drop_all(slots)
         return state
 
-    def put(self, slots: Ints, state: Any) -> None:
+    def put(self, slots: Ints, state: Sequence[Longs]) -> None:
         count, hashes = state
         members = self.members.find(np.repeat(slots, count), hashes)
         self._fit()

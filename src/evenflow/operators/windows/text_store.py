@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -44,7 +42,7 @@ class TextStore:
 
     def take(self, numbers: npt.NDArray[np.int64]) -> pa.Table:
         """The values with these numbers, in this order, as the only column of a table."""
-        buffers: list[Any] = [None, pa.py_buffer(self.ends), pa.py_buffer(self.letters)]
+        buffers: list[pa.Buffer | None] = [None, pa.py_buffer(self.ends), pa.py_buffer(self.letters)]
         everything = pa.Array.from_buffers(self.wide, self.length, buffers)
         return pa.table([everything.take(pa.array(numbers)).cast(self.kind)], names=["value"])
 

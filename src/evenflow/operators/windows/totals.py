@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.aggregates.measures import DOUBLES
-from evenflow.operators.columns import NO_TIMES
+from evenflow.operators.columns import NO_TIMES, Array, Bools
 from evenflow.operators.compiled import compiled
-from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.keyed import Keys, Units, UnitState
 from evenflow.operators.slots import KEY_BYTES, Ints, Longs, Slots, fitted
-from evenflow.operators.windows.combining import combine, load, single, store, tell, width
+from evenflow.operators.windows.combining import How, combine, load, single, store, tell, width
 
-Numbers = npt.NDArray[Any]
+Numbers: TypeAlias = Array
 """Values, aggregates or results, as float64 or int64; `combining` explains both."""
 
 
@@ -32,7 +31,7 @@ class SlotAggregates:
     """How many arrays `taken` returns."""
 
     def __init__(self, how: int, slots: Slots | None = None, of: str = DOUBLES, words: int = 0) -> None:
-        self.how: Any = how
+        self.how: How = how
         """The aggregate, as `combining` knows it."""
         self.slots = Slots() if slots is None else slots
         self.of, self.words = of, words
@@ -47,17 +46,15 @@ class SlotAggregates:
         self.of, self.words = of, words
         self._make()
 
-    def push_slots(
-        self, slots: Ints, values: Numbers, valid: npt.NDArray[np.bool_], times: Longs
-    ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+    def push_slots(self, slots: Ints, values: Numbers, valid: Bools, times: Longs) -> tuple[Numbers, Bools]:
         """The result of its slot after each row, and which of the results exist."""
         raise NotImplementedError
 
-    def taken(self, slots: Ints) -> tuple[npt.NDArray[Any], ...]:
+    def taken(self, slots: Ints) -> tuple[Array, ...]:
         """Remove the aggregates of some slots, and return them."""
         raise NotImplementedError
 
-    def put(self, slots: Ints, state: Sequence[npt.NDArray[Any]]) -> None:
+    def put(self, slots: Ints, state: Sequence[Array]) -> None:
         """Add what `taken` returned; the slots have no aggregates yet."""
         raise NotImplementedError
 
@@ -73,7 +70,7 @@ class SlotAggregates:
         """All arrays with aggregates, and the rows of each that are aggregates of a value."""
         raise NotImplementedError
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         slots = self.slots.of(np.array([unit]))
         if not len(slots):
             return None
@@ -81,7 +78,7 @@ class SlotAggregates:
         self.slots.drop(unit)
         return state
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         keys, content, kind = state[0], state[1 : 1 + self.arrays], state[1 + self.arrays :]
         self.use(*(kind or (DOUBLES, 0)))
         self.put(self.slots.add(unit, keys), content)
@@ -94,7 +91,7 @@ class SlotAggregates:
         """Create the empty arrays that hold the aggregates."""
         raise NotImplementedError
 
-    def _results(self, rows: int) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+    def _results(self, rows: int) -> tuple[Numbers, Bools]:
         """Uninitialised arrays for the results of `rows` rows, and for which of the results exist."""
         known = np.empty(rows, np.bool_)
         return (np.empty((rows, self._width), np.int64) if self.words else np.empty(rows)), known
@@ -116,25 +113,23 @@ class Totals(SlotAggregates):
     def _make(self) -> None:
         self.totals = self._rows(self.slots.capacity)
 
-    def push(self, units: Units, keys: Keys, values: Numbers, valid: npt.NDArray[np.bool_]) -> tuple[Numbers, Any]:
+    def push(self, units: Units, keys: Keys, values: Numbers, valid: Bools) -> tuple[Numbers, Bools]:
         """The result after each row, and which of the results exist."""
         return self.push_slots(self.slots.find(units, keys), values, valid, NO_TIMES)
 
-    def push_slots(
-        self, slots: Ints, values: Numbers, valid: npt.NDArray[np.bool_], times: Longs
-    ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+    def push_slots(self, slots: Ints, values: Numbers, valid: Bools, times: Longs) -> tuple[Numbers, Bools]:
         self.totals = fitted(self.totals, self.slots)
         out, known = self._results(len(slots))
         _run(self.how, slots, values, valid, self.totals, out, known)
         return out, known
 
-    def taken(self, slots: Ints) -> tuple[npt.NDArray[Any], ...]:
+    def taken(self, slots: Ints) -> tuple[Array, ...]:
         self.totals = fitted(self.totals, self.slots)
         totals = self.totals[slots]
         self.totals[slots] = 0
         return (totals,)
 
-    def put(self, slots: Ints, state: Sequence[npt.NDArray[Any]]) -> None:
+    def put(self, slots: Ints, state: Sequence[Array]) -> None:
         self.totals = fitted(self.totals, self.slots)
         self.totals[slots] = state[0][:, : self.totals.shape[1]]
 
