@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 import evenflow as ef
 from tests.support import stored_stream
+from tests.support.stored_names import own_names_below
 
 WORKERS = 4
 SLOTS = 6
@@ -21,6 +22,14 @@ def _ship_by_value(request: pytest.FixtureRequest) -> Iterator[None]:
     cloudpickle.register_pickle_by_value(request.module)
     yield
     cloudpickle.unregister_pickle_by_value(request.module)
+
+
+@pytest.fixture(autouse=True)
+def _stored_state_names_no_module_of_ours(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Unit snapshots that a test leaves behind can be read wherever Evenflow's modules have moved to."""
+    folder: Path | None = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    yield
+    assert folder is None or not own_names_below(folder)
 
 
 @pytest.fixture(scope="session")
