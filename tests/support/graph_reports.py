@@ -4,7 +4,8 @@ import numpy as np
 
 from evenflow.control.events import GraphPlacing
 from evenflow.control.graphs.balancing import GraphBalancing
-from evenflow.control.moves.movement import Movements
+from evenflow.control.moves.move_queue import UnitNodes
+from evenflow.control.moves.movements import Movements
 from evenflow.control.regions.statistics import Statistics
 from evenflow.control.workers import Site
 from evenflow.model import RoutingTable
@@ -44,7 +45,7 @@ class GraphRig:
     def __init__(self, graph, placement, owners, workers=2, **options):
         self.sites = {worker: Site(10 + worker, f"h{worker}", 900 + worker) for worker in range(workers)}
         self.movements = Movements("r", RoutingTable(0, np.array([*owners, 0], np.int32)), sites=self.sites)
-        self.movements.graph = True
+        self.movements.queue.nodes = UnitNodes.of(graph)
         self.statistics = Statistics(graph.units)
         self.balancing = GraphBalancing(GraphPlacing(graph, placement, **options), self.statistics, self.movements)
         self.balancing.set_workers(self.sites)

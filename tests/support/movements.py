@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evenflow.control.moves.movement import Movements
+from evenflow.control.moves.movements import Movements
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits, RoutingTable
 from evenflow.model.entries import EventEntry

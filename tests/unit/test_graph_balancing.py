@@ -7,7 +7,7 @@ import pytest
 
 from evenflow.control.events import WARM, WarnInstruction
 from evenflow.control.graphs.balancing import LITTLE
-from evenflow.control.moves.movement import BATCH_UNITS
+from evenflow.control.moves.move_queue import BATCH_UNITS
 from evenflow.model.entries import EventEntry
 from evenflow.model.graphs.spread import KEYED, LANES
 from evenflow.policy import Placement, placement_named

@@ -26,7 +26,7 @@ from evenflow.control.events import (
     SendInstruction,
     WarnInstruction,
 )
-from evenflow.control.moves.movement import Movements
+from evenflow.control.moves.movements import Movements
 from evenflow.model.checkpoint import SavedUnits
 from evenflow.model.entries import (
     AttemptEntry,
@@ -205,7 +205,7 @@ class StoredQueries:
 
         What such a repeat leaves in memory is of no use: the next attempt, or the next batch, begins by loading state.
         """
-        for name, epochs in self.evaluations.stored.items() if self.movements.queued else ():
+        for name, epochs in self.evaluations.stored.items() if self.movements.queue else ():
             if epochs.repeating and self.evaluations.idle_s(name, time) > LEFT_S:
                 why = f"batch {epochs.epoch} of {name} was given again in part, and no task has come for {LEFT_S:.0f} s"
                 yield from self.poison(time, name, why, RepeatLeftEntry, silent=True)

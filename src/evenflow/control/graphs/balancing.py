@@ -18,7 +18,7 @@ import numpy.typing as npt
 from evenflow.control.events import GraphPlacing, Instruction, Peer, WarnInstruction
 from evenflow.control.graphs.samples import graph_sample, host_loads, too_heavy
 from evenflow.control.graphs.statistics import GraphStatistics
-from evenflow.control.moves.movement import Movements
+from evenflow.control.moves.movements import Movements
 from evenflow.control.regions.ordered import balance_failed
 from evenflow.control.regions.statistics import Statistics
 from evenflow.control.workers import Site

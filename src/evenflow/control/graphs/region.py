@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 
@@ -18,6 +17,7 @@ from evenflow.control.events import (
 )
 from evenflow.control.graphs.balancing import GraphBalancing
 from evenflow.control.graphs.results import GraphResults
+from evenflow.control.moves.move_queue import UnitNodes
 from evenflow.control.regions.keyed import KeyedRegion
 from evenflow.control.workers import Site, listed
 from evenflow.model import RoutingTable
@@ -42,13 +42,8 @@ class GraphRegion(KeyedRegion):
     ) -> None:
         super().__init__(event, sharing, numbers, stall_timeout)
         assert event.graph is not None
-        self.movements.graph = True
+        self.movements.queue.nodes = UnitNodes.of(event.graph.shape)
         self.movements.spread = self._spread
-        nodes = event.graph.shape.nodes
-        firsts = [node.first for node in nodes]
-        self.movements.node_of = lambda unit: bisect_right(firsts, unit) - 1
-        edges = {(number, reader) for number, node in enumerate(nodes) for reader in node.readers}
-        self.movements.neighbours = edges | {(reader, number) for number, reader in edges}
         self.graph = GraphBalancing(event.graph, self.statistics, self.movements)
         self._results = GraphResults(event.region, event.graph.period)
 

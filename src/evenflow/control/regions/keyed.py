@@ -25,7 +25,7 @@ from evenflow.control.events import (
     SendInstruction,
     WarnInstruction,
 )
-from evenflow.control.moves.movement import Movements
+from evenflow.control.moves.movements import Movements
 from evenflow.control.moves.owners import OwnersLog
 from evenflow.control.moves.waits import Waits
 from evenflow.control.regions.balancing import Balancing
