@@ -80,8 +80,17 @@ class Workers:
         before, memory = self._all[hello.worker].site, self._all[hello.worker].memory
         self._live.pop(before.peer, None)
         incarnation = before.incarnation + 1
-        site = Site(peer, hello.host, hello.transfer_port, hello.port, hello.deep, hello.pid, incarnation, hello.key)
-        record = WorkerRecord(hello.worker, "live", site, hello.task, time, memory=memory)
+        site = Site(
+            peer=peer,
+            host=hello.host,
+            transfer_port=hello.transfer_port,
+            port=hello.port,
+            deep=hello.deep,
+            pid=hello.pid,
+            incarnation=incarnation,
+            key=hello.key,
+        )
+        record = WorkerRecord(hello.worker, state="live", site=site, task=hello.task, heard=time, memory=memory)
         self._all[hello.worker] = self._live[peer] = record
         return site
 

@@ -38,13 +38,24 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class WorkerSums:
-    """What one worker's units did since the period began."""
+    """By unit, what one worker or all of them did since the period began."""
 
     rows_in: Floats
     rows_out: Floats
     seconds: Floats
     calls: Floats
     bytes_out: Floats
+
+    @classmethod
+    def zero(cls, units: int) -> WorkerSums:
+        """Nothing done yet."""
+        return cls(
+            rows_in=np.zeros(units),
+            rows_out=np.zeros(units),
+            seconds=np.zeros(units),
+            calls=np.zeros(units),
+            bytes_out=np.zeros(units),
+        )
 
 
 @dataclass(slots=True)
@@ -120,7 +131,7 @@ class GraphStatistics:
     def report(self, worker: int, told: FlowReport) -> None:
         """A worker tells what its units did."""
         if worker not in self._sums:
-            self._sums[worker] = WorkerSums(*(np.zeros(self.shape.units) for _ in range(5)))
+            self._sums[worker] = WorkerSums.zero(self.shape.units)
         sums = self._sums[worker]
         for total, told_of in (
             (sums.rows_in, told.rows_in),
@@ -204,7 +215,7 @@ class GraphStatistics:
         self.taken = {worker: float(told.rows_in.sum()) / seconds for worker, told in self._sums.items()}
         self.queued = dict(self._queued)
         self.begin(time)
-        if sums is None or not sums.rows_in.any():
+        if not sums.rows_in.any():
             return False
         self._learn(sums, seconds, arrived)
         self._waiting[:] = 0
@@ -215,17 +226,13 @@ class GraphStatistics:
         self.periods.append(Period(seconds, arrived, sums.rows_in / seconds))
         return True
 
-    def _pooled(self, coefficients: dict[int, float]) -> WorkerSums | None:
+    def _pooled(self, coefficients: dict[int, float]) -> WorkerSums:
         """The sums of all workers; time counts as on a worker of coefficient 1."""
-        pooled: WorkerSums | None = None
+        pooled = WorkerSums.zero(self.shape.units)
         for worker, sums in self._sums.items():
-            scaled = sums.seconds / coefficients.get(worker, 1.0)
-            if pooled is None:
-                zero = np.zeros(self.shape.units)
-                pooled = WorkerSums(*(zero.copy() for _ in range(5)))
             pooled.rows_in += sums.rows_in
             pooled.rows_out += sums.rows_out
-            pooled.seconds += scaled
+            pooled.seconds += sums.seconds / coefficients.get(worker, 1.0)
             pooled.calls += sums.calls
             pooled.bytes_out += sums.bytes_out
         return pooled

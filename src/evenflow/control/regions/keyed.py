@@ -81,9 +81,15 @@ class KeyedRegion:
         self.costs, self.waits = Costs(), Waits()
         self.statistics = Statistics(self.units)
         self.evaluations = Evaluations(self.units if event.durable else 0)
-        table = RoutingTable(0, np.zeros(self.units, np.int32))
-        about = (self.name, table, lambda: self.evaluations.stateful, event.transfer, stall_timeout)
-        self.movements = Movements(*about, wait_s=self.waits.median_s, numbers=numbers)
+        self.movements = Movements(
+            region=self.name,
+            table=RoutingTable(0, np.zeros(self.units, np.int32)),
+            evaluations=lambda: self.evaluations.stateful,
+            transfer=event.transfer,
+            stall_s=stall_timeout,
+            wait_s=self.waits.median_s,
+            numbers=numbers,
+        )
         self.stored = StoredQueries(self.name, self.operator, self.evaluations, self.movements)
         self._endings = Endings(
             region=self.name,
@@ -96,9 +102,14 @@ class KeyedRegion:
         self.performance = PerformanceLog(self.name)
         self.shed = 0.0
         """The share of rows that feeders drop."""
-        balance = cast(KeyedBalance, event.balance)
-        known = (self.statistics, self.movements, self.performance)
-        self.balancing = Balancing(balance, sharing, *known, opened=event.time)
+        self.balancing = Balancing(
+            balance=cast(KeyedBalance, event.balance),
+            sharing=sharing,
+            statistics=self.statistics,
+            movements=self.movements,
+            performance=self.performance,
+            opened=event.time,
+        )
         self.begun: dict[Peer, FeederJoinedEvent] = {}
         """Feeders that have had a row: those in `feeders`, those that wait, and those of attempts given up."""
         self._owners = OwnersLog(event.region)

@@ -109,8 +109,14 @@ class OrderedRegion:
         yield self._directory(feeder.peer)
 
     def _directory(self, peer: Peer) -> SendInstruction:
-        known = listed(self.sites), dict(self.weights), dict(self.costs.rows), self.costs.overhead, self.shed
-        return SendInstruction(peer, Directory(*known))
+        directory = Directory(
+            workers=listed(self.sites),
+            weights=dict(self.weights),
+            costs=dict(self.costs.rows),
+            overhead=self.costs.overhead,
+            shed=self.shed,
+        )
+        return SendInstruction(peer, directory)
 
     def hear(self, time: float, feeder: FeederJoinedEvent, message: FeederMessage) -> Iterable[Instruction]:
         """Add a feeder's report to the counters; what it says of lost workers is ignored."""
@@ -147,8 +153,15 @@ class OrderedRegion:
     def snapshot(self, time: float) -> Snapshot:
         """The region now."""
         connections = tuple(replace(total, weight=self.weights.get(w, 0)) for w, total in self.totals.items())
-        known = self.feeding_s, connections, self.rows_out, self.performance.total
-        return Snapshot(time, self.name, len(self.feeders), *known)
+        return Snapshot(
+            time=time,
+            region=self.name,
+            feeders=len(self.feeders),
+            feeding_s=self.feeding_s,
+            connections=connections,
+            rows_out=self.rows_out,
+            performance=self.performance.total,
+        )
 
     def _sample(self, time: float) -> SampleEntry:
         snapshot = self.snapshot(time)

@@ -47,17 +47,17 @@ class Statistics:
         """Add what a worker did since its last report."""
         known = self.consumers[worker]
         self.consumers[worker] = Consumer(
-            worker,
-            known.incarnation,
-            known.seconds + told.seconds,
-            known.idle_s + told.idle_s,
-            known.busy_s + told.busy_s,
-            known.rows + told.rows,
-            known.bytes + told.bytes,
-            told.memory,
-            told.resident,
-            told.spilled,
-            int(told.pending.sum()),
+            worker=worker,
+            incarnation=known.incarnation,
+            seconds=known.seconds + told.seconds,
+            idle_s=known.idle_s + told.idle_s,
+            busy_s=known.busy_s + told.busy_s,
+            rows=known.rows + told.rows,
+            bytes=known.bytes + told.bytes,
+            memory=told.memory,
+            resident=told.resident,
+            spilled=told.spilled,
+            pending=int(told.pending.sum()),
         )
         self._on_disk[worker] = told.on_disk, told.pending
         self.counts.update(told.counts)
