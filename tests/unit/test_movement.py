@@ -7,7 +7,7 @@ import pytest
 
 from evenflow.control.moves.move_queue import BATCH_BYTES, BATCH_UNITS, UnitNodes, batches
 from evenflow.control.moves.patience import FLUSH_S, MARKERS_S
-from evenflow.control.workers import Site
+from evenflow.control.workers import WorkerLife
 from evenflow.model import MoveUnits
 from evenflow.model.entries import EventEntry, as_dict, entry_of
 from evenflow.model.messages import PausedUnits, PauseUnits, SendUnits, WorkerHello
@@ -188,7 +188,7 @@ def test_regions_number_their_movements_apart():
 def test_a_ticket_is_for_one_target_and_one_movement():
     """Policies may give numpy's numbers; what the target makes of the label has plain ones."""
     moves = movements()
-    moves.sites[2] = Site(12, "h2", 902, key="the target's")
+    moves.workers[2] = WorkerLife(12, "h2", 902, key="the target's")
     told = list(moves.ask(0.0, MoveUnits("r", (np.int64(1), np.int64(0)), np.int64(0), np.int64(2), ""), {}, []))
     given = told[-1].message.ticket
     assert given == ticket("the target's", 1, "r", 0, [0, 1], [])

@@ -21,7 +21,7 @@ from evenflow.control.graphs.statistics import GraphStatistics
 from evenflow.control.moves.movements import Movements
 from evenflow.control.regions.ordered import balance_failed
 from evenflow.control.regions.statistics import Statistics
-from evenflow.control.workers import Site
+from evenflow.control.workers import WorkerLife
 from evenflow.model import MoveUnits
 from evenflow.model.graphs.placement import Host, Links, OperatorLoad, PlacementProblem
 from evenflow.model.graphs.spread import KEYED, LANES, OperatorMove, SpreadOperator, as_background
@@ -64,10 +64,10 @@ class GraphBalancing:
 
     # -- what is told
 
-    def set_workers(self, sites: Mapping[int, Site]) -> None:
+    def set_workers(self, workers: Mapping[int, WorkerLife]) -> None:
         """Set the live workers."""
-        self._live = tuple(sorted(sites))
-        self.measured.set_workers(sites)
+        self._live = tuple(sorted(workers))
+        self.measured.set_workers(workers)
 
     def report(self, worker: int, message: FlowReport) -> None:
         """Take in what a worker's units did."""

@@ -42,7 +42,7 @@ class WorkerSums:
 
     rows_in: Floats
     rows_out: Floats
-    seconds: Floats
+    service_s: Floats
     calls: Floats
     bytes_out: Floats
 
@@ -52,7 +52,7 @@ class WorkerSums:
         return cls(
             rows_in=np.zeros(units),
             rows_out=np.zeros(units),
-            seconds=np.zeros(units),
+            service_s=np.zeros(units),
             calls=np.zeros(units),
             bytes_out=np.zeros(units),
         )
@@ -94,8 +94,8 @@ class GraphStatistics:
 
     def __post_init__(self) -> None:
         count = len(self.shape.nodes)
-        self._seconds, self._taken, self._calls, self._size, self._given = (np.zeros(count) for _ in range(5))
-        """By node, averages a second of what it does: seconds, rows in, calls, bytes out, rows out."""
+        self._service_s, self._taken, self._calls, self._size, self._given = (np.zeros(count) for _ in range(5))
+        """By node, averages a second of what it does: service time, rows in, calls, bytes out, rows out."""
         self._joint = np.zeros(count)
         """By node, the average of its joint input rates (`joint`)."""
         self._by_rows = [node.by_rows for node in self.shape.nodes]
@@ -136,7 +136,7 @@ class GraphStatistics:
         for total, told_of in (
             (sums.rows_in, told.rows_in),
             (sums.rows_out, told.rows_out),
-            (sums.seconds, told.micros * 1e-6),
+            (sums.service_s, told.micros * 1e-6),
             (sums.calls, told.calls),
             (sums.bytes_out, told.bytes_out),
         ):
@@ -232,7 +232,7 @@ class GraphStatistics:
         for worker, sums in self._sums.items():
             pooled.rows_in += sums.rows_in
             pooled.rows_out += sums.rows_out
-            pooled.seconds += sums.seconds / coefficients.get(worker, 1.0)
+            pooled.service_s += sums.service_s / coefficients.get(worker, 1.0)
             pooled.calls += sums.calls
             pooled.bytes_out += sums.bytes_out
         return pooled
@@ -252,7 +252,7 @@ class GraphStatistics:
         for known, found in (
             (self._taken, taken),
             (self._given, given),
-            (self._seconds, self._by_node(sums.seconds) / seconds),
+            (self._service_s, self._by_node(sums.service_s) / seconds),
             (self._calls, self._by_node(sums.calls) / seconds),
             (self._size, self._by_node(sums.bytes_out) / seconds),
         ):
@@ -269,8 +269,8 @@ class GraphStatistics:
 
     @property
     def row_s(self) -> Floats:
-        """By node, seconds that a row costs on a worker of coefficient 1; NaN while it is not known."""
-        return _ratio(self._seconds, self._taken)
+        """By node, the service time of a row on a worker of coefficient 1; NaN while it is not known."""
+        return _ratio(self._service_s, self._taken)
 
     @property
     def call_rows(self) -> Floats:

@@ -41,7 +41,7 @@ from evenflow.control.moves.move_queue import MoveQueue
 from evenflow.control.moves.movement import Movement, plain
 from evenflow.control.moves.patience import PATIENCE_S, least_s, markers_s
 from evenflow.control.moves.pauses import Pauses
-from evenflow.control.workers import Site
+from evenflow.control.workers import WorkerLife
 from evenflow.model import MoveUnits, RoutingTable
 from evenflow.model.entries import MovedEntry, MoveEntry, MoveLateEntry, MoveRefusedEntry, MoveUndoneEntry
 from evenflow.model.messages import (
@@ -75,7 +75,7 @@ class Movements:
     """How long a worker that answers nothing is waited for: at least PATIENCE_S."""
     wait_s: Callable[[int], float] = lambda worker: 0.0
     """By worker, the median of the seconds that rows take from being sent until they are answered, as last reported."""
-    sites: dict[int, Site] = field(default_factory=dict)
+    workers: dict[int, WorkerLife] = field(default_factory=dict)
     under_way: dict[int, Movement] = field(default_factory=dict)
     latest: int = 0
     """The latest movement that has begun."""
@@ -101,9 +101,9 @@ class Movements:
 
     def deal(self, anew: bool) -> None:
         """Give units without a live owner to the live workers; with `anew`, when there is no state, give all anew."""
-        if not self.sites:
+        if not self.workers:
             return
-        live = list(self.sites)
+        live = list(self.workers)
         if anew and not self.moving:
             even = self.spread(self.table.units, live)
             if not np.array_equal(even.owners, self.table.owners):
@@ -187,7 +187,7 @@ class Movements:
         movement = self.under_way.get(number)
         if movement is not None and movement.phase == "moving" and worker == movement.source:
             self._await(time, movement, "moving", movement.target)
-            yield SendInstruction(self.sites[movement.target].peer, FetchUnits(number, self.region))
+            yield SendInstruction(self.workers[movement.target].peer, FetchUnits(number, self.region))
 
     def installed(
         self, time: float, number: int, worker: int, size: int, feeders: Iterable[Peer]
@@ -206,7 +206,7 @@ class Movements:
         self.pause_s += took * len(movement.units)
         self._note_pause(time, movement)
         yield from self._release(movement, movement.target, feeders)
-        source = self.sites.get(movement.source)
+        source = self.workers.get(movement.source)
         if source is not None:
             yield SendInstruction(source.peer, UnitsMoved(number))
         fields = movement.fields(self.region)
@@ -247,14 +247,14 @@ class Movements:
     def feeder_left(self, peer: Peer) -> Iterator[Instruction]:
         """A feeder is gone: its rows in flight no longer count, and sources must not wait for its marker."""
         for movement in self.under_way.values():
-            source = self.sites.get(movement.source)
+            source = self.workers.get(movement.source)
             if peer in movement.feeders and source is not None:
                 movement.feeders -= {peer}
                 yield SendInstruction(source.peer, FeederGone(movement.id, peer))
 
     def worker_lost(self, time: float, worker: int) -> Iterator[Instruction]:
         """A worker without units is gone: units that were to go there stay where they are."""
-        self.sites.pop(worker, None)
+        self.workers.pop(worker, None)
         self.queue.worker_lost(worker)
         for movement in list(self.under_way.values()):
             if movement.target == worker and movement.phase != "restoring":
@@ -267,8 +267,8 @@ class Movements:
             yield MoveUndoneEntry(time=time, **movement.fields(self.region), why=why)
         if self.under_way:
             self.ended = time
-            for site in self.sites.values():
-                yield SendInstruction(site.peer, AbandonMoves(self.region, tuple(self.under_way)))
+            for life in self.workers.values():
+                yield SendInstruction(life.peer, AbandonMoves(self.region, tuple(self.under_way)))
             if self.graph:  # workers hold rows for these movements: nobody may send them any before they know better
                 self.table, self.dealt = RoutingTable(self.table.version + 1, self.table.owners), True
         self.under_way.clear()
@@ -326,11 +326,11 @@ class Movements:
             yield MoveEntry(time=time, **movement.fields(self.region), why=move.reason)
             for peer in sorted(told):
                 yield SendInstruction(peer, PauseUnits(number, self.region, move.units, move.source))
-            yield SendInstruction(self.sites[move.source].peer, self._order(movement))
+            yield SendInstruction(self.workers[move.source].peer, self._order(movement))
 
     def _order(self, movement: Movement) -> SendUnits:
         """The message to the source of a movement."""
-        target, evaluations = self.sites[movement.target], tuple(self.evaluations())
+        target, evaluations = self.workers[movement.target], tuple(self.evaluations())
         about = (movement.id, self.region, movement.source, movement.units, evaluations)
         return SendUnits(
             move=movement.id,
@@ -350,11 +350,11 @@ class Movements:
     def _recall(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
         movement.reason = reason
         self._await(time, movement, "recalling", movement.source)
-        yield SendInstruction(self.sites[movement.source].peer, RecallUnits(movement.id, self.region))
+        yield SendInstruction(self.workers[movement.source].peer, RecallUnits(movement.id, self.region))
 
     def _take_back(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
         movement.reason = reason
-        target = self.sites.get(movement.target)
+        target = self.workers.get(movement.target)
         if target is None:
             yield from self._restore(time, movement)
         else:
@@ -363,7 +363,7 @@ class Movements:
 
     def _restore(self, time: float, movement: Movement) -> Iterator[Instruction]:
         self._await(time, movement, "restoring", movement.source)
-        source = self.sites.get(movement.source)
+        source = self.workers.get(movement.source)
         if source is not None:
             yield SendInstruction(source.peer, RestoreUnits(movement.id, self.region))
 
@@ -383,7 +383,7 @@ class Movements:
             return f"units of this region cannot be moved: {self.blocked_by}"
         if move.source == move.target:
             return f"worker {move.source} is source and target"
-        if move.source not in self.sites or move.target not in self.sites:
+        if move.source not in self.workers or move.target not in self.workers:
             return f"workers {move.source} and {move.target} are not both live"
         if not move.units or len(set(move.units)) < len(move.units):
             return "it names no unit, or one twice"

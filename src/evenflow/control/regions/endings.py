@@ -49,8 +49,8 @@ class Endings:
             self.statistics.unit_bytes[:] = 0
         for peer in sorted(feeders):
             yield SendInstruction(peer, EvaluationLost(why))
-        for site in self.movements.sites.values():
-            yield SendInstruction(site.peer, ForgetEvaluation(self.region, name))
+        for life in self.movements.workers.values():
+            yield SendInstruction(life.peer, ForgetEvaluation(self.region, name))
 
     def drop(self, time: float, name: str, why: str) -> Iterator[Instruction]:
         """Close an evaluation whose state nobody needs any more."""

@@ -29,13 +29,13 @@ from evenflow.control.moves.movements import Movements
 from evenflow.control.moves.owners import OwnersLog
 from evenflow.control.moves.waits import Waits
 from evenflow.control.regions.balancing import Balancing
-from evenflow.control.regions.costs import Costs
 from evenflow.control.regions.endings import Endings
 from evenflow.control.regions.late_rows import LateRows
 from evenflow.control.regions.ordered import refused
 from evenflow.control.regions.performance import PerformanceLog
+from evenflow.control.regions.service_times import ServiceTimes
 from evenflow.control.regions.statistics import Statistics
-from evenflow.control.workers import Site, listed
+from evenflow.control.workers import WorkerLife, listed
 from evenflow.errors import SEVERAL_ACTIONS, ProtocolError
 from evenflow.model import KeyedSnapshot, MoveUnits, RoutingTable
 from evenflow.model.entries import (
@@ -78,7 +78,7 @@ class KeyedRegion:
         """The feeders whose rows go into state."""
         self.draining: set[Peer] = set()
         """Feeders that have taken in all their rows: now workers become idle one by one, which says nothing of load."""
-        self.costs, self.waits = Costs(), Waits()
+        self.service, self.waits = ServiceTimes(), Waits()
         self.statistics = Statistics(self.units)
         self.evaluations = Evaluations(self.units if event.durable else 0)
         self.movements = Movements(
@@ -145,8 +145,8 @@ class KeyedRegion:
         if event.operator != self.operator and not self.feeders:
             for name, epochs in self.evaluations.stored.items():
                 epochs.drop()
-                for site in self.movements.sites.values():
-                    yield SendInstruction(site.peer, DropState(self.name, name))
+                for life in self.movements.workers.values():
+                    yield SendInstruction(life.peer, DropState(self.name, name))
         self.operator = self.stored.operator = event.operator
         self.movements.transfer = event.transfer
 
@@ -161,15 +161,15 @@ class KeyedRegion:
     # -- workers
 
     def set_workers(
-        self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
+        self, time: float, workers: Mapping[int, WorkerLife], reasons: Mapping[int, str] | None = None
     ) -> Iterator[Instruction]:
         """Set the live workers. If a worker with units is gone, their state is lost, and with it every evaluation.
 
         `reasons` says why workers were lost, as far as that is known.
         """
-        self.statistics.set_workers(sites)
-        for worker in [worker for worker, site in self.movements.sites.items() if sites.get(worker) != site]:
-            self.costs.forget(worker)
+        self.statistics.set_workers(workers)
+        for worker in [worker for worker, life in self.movements.workers.items() if workers.get(worker) != life]:
+            self.service.forget(worker)
             self.waits.worker_left(worker)
             self.performance.forget(worker)
             owned = len(self.movements.table.units_of(worker))
@@ -178,12 +178,12 @@ class KeyedRegion:
                 gone = f"worker {worker} was lost{f' ({why})' if why else ''}, and with it {self._on(worker)}"
                 yield from self._endings.lose_state(time, gone)
             yield from self.movements.worker_lost(time, worker)
-        self.movements.sites = dict(sites)
+        self.movements.workers = dict(workers)
         for epochs in self.evaluations.stored.values():
             epochs.loading.clear()  # units may have other owners now: load again
         self.movements.deal(self.evaluations.stateless)
         yield from self.stored.load(time)
-        for peer in self.feeders if sites else ():
+        for peer in self.feeders if workers else ():
             yield self._directory(peer)
         yield from self._admit()
 
@@ -265,11 +265,11 @@ class KeyedRegion:
                 yield from self._endings.fail(time, feeder, message.reason)
             case FeederReport():
                 for worker, counts in message.connections.items():
-                    if worker in self.movements.sites:
-                        self.costs.add(worker, counts)
+                    if worker in self.movements.workers:
+                        self.service.add(worker, counts)
                         self.waits.add(feeder.peer, worker, counts.latencies)
-                self.costs.learn(message.overhead)
-                self.performance.add(feeder.partition, message, self.movements.sites)
+                self.service.learn(message.overhead)
+                self.performance.add(feeder.partition, message, self.movements.workers)
 
     def _warn_of_order(self, feeder: FeederJoinedEvent, partition: int) -> Iterator[Instruction]:
         """Warn once if a second partition of a batch has rows: their order against the first's is that of arrival."""
@@ -289,7 +289,7 @@ class KeyedRegion:
 
     def _admit(self) -> Iterator[Instruction]:
         """Tell waiting feeders where to send their rows, if the state of their evaluation is there."""
-        for peer in self.waiting if self.movements.sites else ():
+        for peer in self.waiting if self.movements.workers else ():
             epochs = self.evaluations.stored.get(evaluation_of(self.begun[peer]))
             if epochs is not None:
                 if not epochs.current:
@@ -303,14 +303,14 @@ class KeyedRegion:
         table, epochs = self.movements.table, self.evaluations.stored.get(name)
         directory = KeyedDirectory(
             evaluation=name,
-            workers=listed(self.movements.sites, deep=True),
+            workers=listed(self.movements.workers, deep=True),
             you=peer,
             owners=table.owners,
             version=table.version,
             paused=self.movements.paused(),
             attempt=epochs.attempt.number if epochs is not None and epochs.attempt is not None else 0,
-            costs=dict(self.costs.rows),
-            overhead=self.costs.overhead,
+            costs=dict(self.service.row_s),
+            overhead=self.service.overhead,
             shed=self.shed,
         )
         return SendInstruction(peer, directory)
@@ -358,11 +358,11 @@ class KeyedRegion:
         """Do what is due at this time."""
         yield from self.performance.note(time)
         yield from self._late.note(time, self.statistics.counts)
-        yield from self._owners.note(time, self.movements.table, self.movements.sites) if self.feeders else ()
+        yield from self._owners.note(time, self.movements.table, self.movements.workers) if self.feeders else ()
         yield from self.movements.tick(time)
         yield from self.stored.load(time)
         yield from self._free(time)
-        for peer in self.waiting if self.movements.sites else ():
+        for peer in self.waiting if self.movements.workers else ():
             yield SendInstruction(peer, Loading())  # so that they do not give up
         yield from self._endings.give_up_stuck(time)
         for name, over in list(self.evaluations.idle(time)):
