@@ -15,7 +15,7 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from evenflow.model import Consumer, KeyedSnapshot, RoutingTable
+from evenflow.model import KeyedSnapshot, KeyedWorker, RoutingTable
 from evenflow.policy import keyed_balance_named
 
 BALANCES = ("dlb-h", "dlb-l", "lptf", "kg", "pkg")
@@ -27,7 +27,7 @@ def snapshots(keys: int, engines: int, zipf: float, rows: int) -> tuple[KeyedSna
     share = np.arange(1, keys + 1) ** -zipf
     load = rng.permutation(rng.multinomial(rows * keys, share / share.sum()))
     table = RoutingTable.even(keys, range(engines))
-    consumers = tuple(Consumer(engine, 1) for engine in range(engines))
+    consumers = tuple(KeyedWorker(engine, 1) for engine in range(engines))
     nothing = np.zeros(keys, np.int64)
     return (
         KeyedSnapshot(0.0, "r", 1, table, consumers, nothing, nothing, unit_arrived=nothing),

@@ -15,6 +15,7 @@ from evenflow.control.batches.history import History
 from evenflow.model.checkpoint import BatchLog
 from evenflow.runtime.driver import checkpoint as checkpoint_thread
 from evenflow.runtime.driver.checkpoint import CheckpointThread
+from evenflow.runtime.driver.manifests import ManifestWriter
 from evenflow.runtime.driver.operator_names import OperatorNames
 from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer
 from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
@@ -226,7 +227,7 @@ WRONG = {
     "an attempt is whole when what it began is": (Attempt, "complete", property(_all_that_has_begun)),
     "movements share a blob": (StoreTransfer, "_name", lambda _self, region, _move: f"{region}/moves"),
     "what a manifest needs is deleted": (
-        CheckpointThread,
+        ManifestWriter,
         "_clean",
         lambda self, manifest, *_: self._store.delete(manifest.blobs()),
     ),

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from evenflow.control.graphs.region import GraphRegion
-from evenflow.control.moves.movement import Movements
+from evenflow.control.moves.move_queue import MoveQueue
 from evenflow.runtime.worker.events import TakeOutUnitsInstruction
 from evenflow.runtime.worker.graphs import routings
 from evenflow.runtime.worker.graphs.queue import Gate, RowQueue
@@ -196,8 +196,8 @@ APPEND, RELEASE = RowQueue.append, routings.Routings._release
 WRONG = {
     "a movement does not flush": (movements.LocalMovements, "handle", _unflushed),
     "rows of units that move are not held": (routings.Routings, "_pause", lambda *_: None),
-    "neighbours move together": (Movements, "_parts", _together),
-    "neighbours move at once": (Movements, "_has_to_wait", lambda *_: False),
+    "neighbours move together": (MoveQueue, "_split", _together),
+    "neighbours move at once": (MoveQueue, "_has_to_wait", lambda *_: False),
     "nobody is told of new owners": (GraphRegion, "_route", lambda _self: iter(())),
     "units that came do not wait for what came before them": (RowQueue, "append", _gate_first),
     "what is left of a frame comes last": (RowQueue, "put_first", _left_last),

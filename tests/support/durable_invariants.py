@@ -4,7 +4,7 @@ import re
 
 from evenflow.control.batches.epochs import LATE
 from evenflow.errors import ClusterStopped, StateLost, StoreError
-from evenflow.runtime.driver.checkpoint import KEPT
+from evenflow.runtime.driver.manifests import KEPT
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of
 from tests.support.durable_world import DurableWorld

@@ -10,6 +10,7 @@ from functools import partial
 from evenflow.control.events import SaveInstruction
 from evenflow.errors import BlobMissing, StoreError
 from evenflow.runtime.driver.checkpoint import CheckpointThread
+from evenflow.runtime.driver.manifests import ManifestWriter
 from evenflow.runtime.driver.operator_names import OperatorNames
 from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
 from evenflow.runtime.worker.saving.blob_writer import BlobWriter, Put, PutOutcome
@@ -207,8 +208,8 @@ class SimCheckpoint(CheckpointThread):
     def __init__(self, world):
         self._store = world.store
         self._patient = RetryingStore(world.store, lambda _seconds: None)
-        self._kept, self._stale, self._earlier = {}, {}, {}
-        self.names = OperatorNames(self._kept)
+        self._kept = {}
+        self.names, self._writer = OperatorNames(self._kept), ManifestWriter(self._store, self._kept)
         self._clock, self._due = float, 1.0
         self._world = world
         self._waiting = deque()
@@ -224,8 +225,8 @@ class SimCheckpoint(CheckpointThread):
     def look_again(self, region, query, epoch, done):
         self._wait((partial(self.checked, region, query, epoch), done))
 
-    def _tried(self, order):
-        self._put(order)
+    def _retried(self, put):
+        put()
         return ""
 
     def _wait(self, item):
@@ -238,7 +239,7 @@ class SimCheckpoint(CheckpointThread):
         error = ""
         try:
             if isinstance(order, SaveInstruction):
-                self._put(order)
+                self._writer.put(order)
             else:
                 error = order()
         except StoreError as failure:
@@ -259,7 +260,7 @@ class SimCheckpoint(CheckpointThread):
         if self._waiting and isinstance(self._waiting[0][0], SaveInstruction) and self._world.rng.random() < 0.8:
             self._store.left = self._world.rng.choice((0, 1, 2, 3, 5, 8, 20))
             try:
-                self._put(self._waiting[0][0])
+                self._writer.put(self._waiting[0][0])
             except Died:
                 self._world.note("the driver dies in the middle of a put")
             finally:

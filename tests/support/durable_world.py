@@ -21,7 +21,7 @@ from evenflow.control.events import RegionOpenedEvent, StageFacts
 from evenflow.errors import CorruptState
 from evenflow.model.messages import LoadState, LogEntry, SnapshotEntry
 from evenflow.operators.hosted import Hosted
-from evenflow.runtime.driver.checkpoint import KEPT
+from evenflow.runtime.driver.manifests import KEPT
 from evenflow.runtime.driver.operator_names import Kept
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.rows.hosting import KEY_BITS

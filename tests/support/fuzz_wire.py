@@ -285,7 +285,7 @@ class ToController:
         wrong += [{"error": self._driver._handle(TickEvent(self._driver.now()))}]
         if wrong != [{"error": ""}]:
             raise Wrong(f"the controller ran into {wrong[0]}")
-        if not set(self._driver._peers) <= {self._honest} or self._driver._controller._feeders.peers:
+        if not set(self._driver._peers.channels.values()) <= {self._honest} or self._driver._controller._feeders.peers:
             raise Wrong("the controller keeps peers that are gone")
         late = self._say(Line("honest"), self._hello(0))
         asks = self._say(Line("honest"), FeederHello("ordered", 0, 0, "", 0))

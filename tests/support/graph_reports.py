@@ -4,9 +4,10 @@ import numpy as np
 
 from evenflow.control.events import GraphPlacing
 from evenflow.control.graphs.balancing import GraphBalancing
-from evenflow.control.moves.movement import Movements
+from evenflow.control.moves.move_queue import UnitNodes
+from evenflow.control.moves.movements import Movements
 from evenflow.control.regions.statistics import Statistics
-from evenflow.control.workers import Site
+from evenflow.control.workers import WorkerLife
 from evenflow.model import RoutingTable
 from evenflow.model.graphs.shape import GraphShape, NodeShape
 from evenflow.model.latency import Latencies
@@ -42,17 +43,17 @@ class GraphRig:
     """One graph on some workers: worker w is peer 10 + w. Moves are carried out at once if `settle` is called."""
 
     def __init__(self, graph, placement, owners, workers=2, **options):
-        self.sites = {worker: Site(10 + worker, f"h{worker}", 900 + worker) for worker in range(workers)}
-        self.movements = Movements("r", RoutingTable(0, np.array([*owners, 0], np.int32)), sites=self.sites)
-        self.movements.graph = True
+        self.lives = {worker: WorkerLife(10 + worker, f"h{worker}", 900 + worker) for worker in range(workers)}
+        self.movements = Movements("r", RoutingTable(0, np.array([*owners, 0], np.int32)), workers=self.lives)
+        self.movements.queue.nodes = UnitNodes.of(graph)
         self.statistics = Statistics(graph.units)
         self.balancing = GraphBalancing(GraphPlacing(graph, placement, **options), self.statistics, self.movements)
-        self.balancing.set_workers(self.sites)
+        self.balancing.set_workers(self.lives)
         self.time = 0.0
         self.ask()  # the first period begins
 
     def ask(self, feeders=FEEDERS, draining=frozenset()):
-        senders = {*FEEDERS, *(site.peer for site in self.sites.values())}
+        senders = {*FEEDERS, *(life.peer for life in self.lives.values())}
         return list(self.balancing.rebalance(self.time, feeders, draining, senders))
 
     def period(self, reports, arrived, waiting=None, **options):

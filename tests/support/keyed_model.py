@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from evenflow.model import Consumer, KeyedSnapshot, RoutingTable
+from evenflow.model import KeyedSnapshot, KeyedWorker, RoutingTable
 
 GROUPS = 16_384
 STEP = 0.01
@@ -44,7 +44,7 @@ def snapshot(time, owners, unit_rows, *, idle=None, busy=None, workers=None, inc
     busy = [time - waited for waited in idle] if busy is None else busy
     incarnations = [1] * len(workers) if incarnations is None else incarnations
     consumers = tuple(
-        Consumer(worker, incarnation, time, float(waited), float(used), int(unit_rows[owners == worker].sum()))
+        KeyedWorker(worker, incarnation, time, float(waited), float(used), int(unit_rows[owners == worker].sum()))
         for worker, incarnation, waited, used in zip(workers, incarnations, idle, busy, strict=True)
     )
     sizes = np.asarray(more.pop("unit_bytes", np.full(len(owners), 1_000)), np.int64)
@@ -177,7 +177,7 @@ class Model:
 
     def snapshot(self):
         consumers = tuple(
-            Consumer(j, 1, self.time, float(self._idle[j]), float(self._busy[j]), int(self._rows[j]))
+            KeyedWorker(j, 1, self.time, float(self._idle[j]), float(self._busy[j]), int(self._rows[j]))
             for j in range(len(self.speed))
         )
         moving = sum(map(len, self._queues.values()))

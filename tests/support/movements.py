@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from evenflow.control.moves.movement import Movements
-from evenflow.control.workers import Site
+from evenflow.control.moves.movements import Movements
+from evenflow.control.workers import WorkerLife
 from evenflow.model import MoveUnits, RoutingTable
 from evenflow.model.entries import EventEntry
 from tests.support.records import fields_of
@@ -13,8 +13,8 @@ FEEDERS = [21, 22]
 
 def movements(owners=(0, 0, 1, 1, 2, 2), workers=3):
     """Worker w is peer 10 + w."""
-    sites = {worker: Site(10 + worker, f"h{worker}", 900 + worker) for worker in range(workers)}
-    return Movements("r", RoutingTable(0, np.array(owners, np.int32)), sites=sites)
+    lives = {worker: WorkerLife(10 + worker, f"h{worker}", 900 + worker) for worker in range(workers)}
+    return Movements("r", RoutingTable(0, np.array(owners, np.int32)), workers=lives)
 
 
 def move(units, source, target):

@@ -10,6 +10,7 @@ from evenflow.control.events import SaveInstruction
 from evenflow.errors import StoreError
 from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, Voided, WholeAttempt
 from evenflow.runtime.driver.checkpoint import CheckpointThread
+from evenflow.runtime.driver.manifests import ManifestWriter
 from evenflow.runtime.driver.operator_names import Kept, OperatorNames
 from evenflow.state.checkpoint.chain import QueryRecord, note_operators, operators, query_record
 from evenflow.state.checkpoint.segments import SegmentWriter
@@ -47,8 +48,8 @@ class Unthreaded(CheckpointThread):
 
     def __init__(self):
         self._store = self._patient = Mortal()
-        self._kept, self._stale, self._earlier = {}, {}, {}
-        self.names = OperatorNames(self._kept)
+        self._kept = {}
+        self.names, self._writer = OperatorNames(self._kept), ManifestWriter(self._store, self._kept)
         self._clock, self._due = float, 1.0
         for name in ("mean", "count"):
             self.add(name, Kept(name, 8))
@@ -58,7 +59,7 @@ class Unthreaded(CheckpointThread):
         return self._store.blobs
 
     def put(self, region, content):
-        self._put(SaveInstruction(region, "q", "", content))
+        self._writer.put(SaveInstruction(region, "q", "", content))
 
     def batch(self, region, epoch, attempt=1, before=None):
         """A batch that gets through, up to the note that it is whole."""

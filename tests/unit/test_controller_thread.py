@@ -221,7 +221,7 @@ def test_a_region_that_cannot_say_whether_it_knows_a_query_is_closed_and_its_new
 
 
 def test_a_task_that_spark_knows_nothing_of_costs_itself_alone(driver):
-    """`_joined`"""
+    """`Newcomers.joined`"""
     assert "on purpose" in driver.join("bad", 1, query="odd").ended
     driver.told.facts = boom
     assert "on purpose" in driver.join("bad", 1).ended
@@ -231,13 +231,13 @@ def test_a_task_that_spark_knows_nothing_of_costs_itself_alone(driver):
 
 
 def test_a_look_into_the_store_that_cannot_be_begun_is_begun_anew_for_the_next_task(driver):
-    """`_introduce`: the tasks that came after it waited for its end, which never came."""
+    """`Newcomers.introduce`: the tasks that came after it waited for its end, which never came."""
     driver.vault.look, look = boom, driver.vault.look
     assert "on purpose" in driver.join("stored", 0, "r").ended
     driver.vault.look = look
     assert [type(each) for each in driver.join("stored", 0, "r").told()] == [KeyedDirectory]
-    assert not driver.thread._early
-    assert not driver.thread._looking
+    assert not driver.thread._newcomers.early
+    assert not driver.thread._newcomers.looking
     driver.goes_on()
 
 

@@ -23,6 +23,7 @@ from evenflow.model.messages import EvaluationLost
 from evenflow.policy import Hash
 from evenflow.runtime.driver import checkpoint as vault_module
 from evenflow.runtime.driver.checkpoint import CheckpointThread
+from evenflow.runtime.driver.manifests import ManifestWriter
 from evenflow.runtime.driver.operator_names import Kept, OperatorNames
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.store.base import CLAIM_S
@@ -342,8 +343,8 @@ class Still(CheckpointThread):
         self._claim = claim(store, owner, now)
         self._store = self._claim.store
         self._patient = RetryingStore(self._store, lambda _seconds: None)
-        self._kept, self._stale, self._earlier = {"r": Kept("op", 4)}, {}, {}
-        self.names = OperatorNames(self._kept)
+        self._kept = {"r": Kept("op", 4)}
+        self.names, self._writer = OperatorNames(self._kept), ManifestWriter(self._store, self._kept)
         self.told = []
         self.on_lost = self.told.append
 

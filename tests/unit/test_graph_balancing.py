@@ -7,7 +7,7 @@ import pytest
 
 from evenflow.control.events import WARM, WarnInstruction
 from evenflow.control.graphs.balancing import LITTLE
-from evenflow.control.moves.movement import BATCH_UNITS
+from evenflow.control.moves.move_queue import BATCH_UNITS
 from evenflow.model.entries import EventEntry
 from evenflow.model.graphs.spread import KEYED, LANES
 from evenflow.policy import Placement, placement_named
@@ -182,7 +182,7 @@ def test_a_pause_that_is_forgotten_is_worth_a_new_decision():
 
 def told_of(rig, loads, arrived=1000):
     """Reports in which node n has a load of loads[n], in equal parts for its units."""
-    owners, told = rig.movements.table.owners, {worker: {} for worker in rig.sites}
+    owners, told = rig.movements.table.owners, {worker: {} for worker in rig.lives}
     for node, load in zip(rig.balancing.shape.nodes, loads, strict=True):
         rows = arrived // node.units
         for unit in range(node.first, node.first + node.units):

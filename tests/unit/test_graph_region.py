@@ -17,7 +17,7 @@ from evenflow.control.events import (
     TickEvent,
 )
 from evenflow.control.graphs.region import GraphRegion
-from evenflow.control.workers import Site
+from evenflow.control.workers import WorkerLife
 from evenflow.model import MoveUnits
 from evenflow.model.graphs.shape import GraphShape, NodeShape
 from evenflow.model.latency import Latencies
@@ -38,7 +38,7 @@ from tests.support.records import fields_of
 
 NODES = NodeShape("a", "filter", 0, 1, (1,), (-1,)), NodeShape("b", "keyed", 1, 3, (), (0,), True)
 PLACING = GraphPlacing(GraphShape(("s",), NODES), RoundRobinPlacement())
-SITES = {worker: Site(10 + worker, f"h{worker}", 900 + worker) for worker in range(3)}
+WORKERS = {worker: WorkerLife(10 + worker, f"h{worker}", 900 + worker) for worker in range(3)}
 
 
 def opened(operator="op", durable=False):
@@ -47,7 +47,7 @@ def opened(operator="op", durable=False):
 
 def region(durable=False):
     made = GraphRegion(opened(durable=durable), Sharing({}), count(1), stall_timeout=60.0)
-    list(made.set_workers(0.0, SITES))
+    list(made.set_workers(0.0, WORKERS))
     return made
 
 
@@ -75,9 +75,9 @@ def moving(made, unit=0):
 
 def test_workers_are_told_when_they_come():
     made = GraphRegion(opened(), Sharing({}), count(1))
-    told = routings(made.set_workers(0.0, {0: SITES[0]}))
+    told = routings(made.set_workers(0.0, {0: WORKERS[0]}))
     assert list(told) == [10]
-    later = routings(made.set_workers(1.0, SITES))
+    later = routings(made.set_workers(1.0, WORKERS))
     assert list(later) == [10, 11, 12]
     assert [message.you for message in later.values()] == [10, 11, 12]
     assert [address.id for address in later[10].workers] == [0, 1, 2]
@@ -103,8 +103,8 @@ def test_who_joins_during_a_movement_is_told_of_it():
     made = region()
     fed(made)
     moving(made)
-    site = Site(13, "h3", 903)
-    told = routings(made.set_workers(2.0, SITES | {3: site}))
+    life = WorkerLife(13, "h3", 903)
+    told = routings(made.set_workers(2.0, WORKERS | {3: life}))
     assert [(paused.move, paused.units) for paused in told[13].paused] == [(1, (0,))]
     assert told[13].move == 1
 

@@ -17,7 +17,7 @@ from evenflow.control.events import (
     TickEvent,
     WarnInstruction,
 )
-from evenflow.control.moves.movement import MARKERS_S, PATIENCE_S
+from evenflow.control.moves.patience import MARKERS_S, PATIENCE_S
 from evenflow.model import MoveUnits
 from evenflow.model.messages import (
     AbandonMoves,

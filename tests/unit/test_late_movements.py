@@ -2,7 +2,8 @@
 
 import pytest
 
-from evenflow.control.moves.movement import FLUSH_S, MARKERS_S, MOST_MARKERS_S, PATIENCE_S
+from evenflow.control.moves.move_queue import UnitNodes
+from evenflow.control.moves.patience import FLUSH_S, MARKERS_S, MOST_MARKERS_S, PATIENCE_S
 from tests.support.movements import FEEDERS, ask, brief, movements
 from tests.support.records import fields_of
 
@@ -14,7 +15,8 @@ CALL_S = 40.0
 def begun(graph=False, stall_s=STALL_S, transfer="direct"):
     """Unit 0 is to go from worker 0 to worker 2."""
     moves = movements()
-    moves.graph, moves.stall_s, moves.transfer = graph, stall_s, transfer
+    moves.queue.nodes = UnitNodes((0,), ()) if graph else None
+    moves.stall_s, moves.transfer = stall_s, transfer
     ask(moves, [0], 0, 2)
     return moves
 

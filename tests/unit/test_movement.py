@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from evenflow.control.moves.movement import BATCH_BYTES, BATCH_UNITS, FLUSH_S, MARKERS_S, batches
-from evenflow.control.workers import Site
+from evenflow.control.moves.move_queue import BATCH_BYTES, BATCH_UNITS, UnitNodes, batches
+from evenflow.control.moves.patience import FLUSH_S, MARKERS_S
+from evenflow.control.workers import WorkerLife
 from evenflow.model import MoveUnits
 from evenflow.model.entries import EventEntry, as_dict, entry_of
 from evenflow.model.messages import PausedUnits, PauseUnits, SendUnits, WorkerHello
@@ -187,7 +188,7 @@ def test_regions_number_their_movements_apart():
 def test_a_ticket_is_for_one_target_and_one_movement():
     """Policies may give numpy's numbers; what the target makes of the label has plain ones."""
     moves = movements()
-    moves.sites[2] = Site(12, "h2", 902, key="the target's")
+    moves.workers[2] = WorkerLife(12, "h2", 902, key="the target's")
     told = list(moves.ask(0.0, MoveUnits("r", (np.int64(1), np.int64(0)), np.int64(0), np.int64(2), ""), {}, []))
     given = told[-1].message.ticket
     assert given == ticket("the target's", 1, "r", 0, [0, 1], [])
@@ -197,10 +198,10 @@ def test_a_ticket_is_for_one_target_and_one_movement():
     assert given not in {ticket(*each) for each in others}
 
 
-def of_a_graph():
+def of_a_graph(neighbours=((0, 1), (1, 0))):
     """Units 0 and 1 are of one operator, the others of another, which reads it."""
     moves = movements()
-    moves.graph, moves.node_of, moves.neighbours = True, lambda unit: unit // 2, {(0, 1), (1, 0)}
+    moves.queue.nodes = UnitNodes((0, 2), neighbours)
     return moves
 
 
@@ -218,8 +219,7 @@ def test_in_a_graph_neighbours_move_one_after_the_other():
 
 def test_in_a_graph_others_move_at_once():
     """Also from one source: they wait for the same rows."""
-    moves = of_a_graph()
-    moves.neighbours = frozenset()
+    moves = of_a_graph(neighbours=())
     moves.table = moves.table.moved([2, 3], 0)
     ask(moves, [0], 0, 2)
     ask(moves, [1], 0, 1)
@@ -228,8 +228,7 @@ def test_in_a_graph_others_move_at_once():
 
 
 def test_in_a_graph_much_state_of_one_source_moves_part_by_part():
-    moves = of_a_graph()
-    moves.neighbours, half = frozenset(), BATCH_BYTES // 2
+    moves, half = of_a_graph(neighbours=()), BATCH_BYTES // 2
     list(moves.ask(0.0, move([0, 1], 0, 2), {0: BATCH_BYTES, 1: half}, FEEDERS))
     assert [movement.units for movement in moves.under_way.values()] == [(0,)]
     list(moves.ask(0.0, move([2], 1, 2), {2: BATCH_BYTES}, FEEDERS))

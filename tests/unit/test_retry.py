@@ -6,6 +6,8 @@ from evenflow.control.events import SaveInstruction
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.model.checkpoint import Begun
 from evenflow.runtime.driver import checkpoint
+from evenflow.runtime.driver.manifests import ManifestWriter
+from evenflow.runtime.driver.operator_names import Kept
 from evenflow.runtime.worker.events import FetchFailedEvent, UnitsStoredEvent
 from evenflow.runtime.worker.moves.direct_transfer import Parcel
 from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
@@ -134,7 +136,7 @@ class Manifests(checkpoint.CheckpointThread):
     """The checkpoint thread without its thread and its claim."""
 
     def __init__(self, store):
-        self._store, self._kept, self._earlier = store, {"r": checkpoint.Kept("op", 8)}, {}
+        self._writer = ManifestWriter(store, {"r": Kept("op", 8)})
         self.on_lost = lambda _why: None
 
 

@@ -29,7 +29,7 @@ def cluster(rig):
 
 
 def key_of(cluster, worker):
-    return cluster.driver.ask(lambda controller: controller._workers[worker].site)
+    return cluster.driver.ask(lambda controller: controller._workers[worker].life)
 
 
 def parcel(move, states, **changed):
@@ -78,11 +78,11 @@ def test_little_is_kept_of_what_was_not_let_in(cluster, monkeypatch):
 def test_no_movement_comes_twice_or_brings_more_than_was_announced(cluster):
     keyed = Keyed(cluster)
     keyed.run(rows(500))
-    site = key_of(cluster, 0)
+    life = key_of(cluster, 0)
     given = {"region": keyed.region, "operator": keyed.feed.operator}
-    honest = ticket(site.key, 900, keyed.region, 1, [1], ["e"])
+    honest = ticket(life.key, 900, keyed.region, 1, [1], ["e"])
     frames = parcel(900, {"e": {2: ({}, b"")}}, ticket=honest, **given)
-    with Peer(site.transfer_port).shake() as peer:
+    with Peer(life.transfer_port).shake() as peer:
         peer.send(*frames)
         peer.send(*frames)
         assert peer.is_dropped()

@@ -98,8 +98,8 @@ def test_function_that_raises(rig, balance):
 
 def test_a_loop_of_tasks_that_fail_cannot_fill_the_log(rig):
     cluster = rig(2)
-    cluster.driver._quota = eventlog.Quota(most=2, per_s=1e6)
-    cluster.driver._quota.left_out(cluster.driver.now())
+    cluster.driver._errors.quota = eventlog.Quota(most=2, per_s=1e6)
+    cluster.driver._errors.quota.left_out(cluster.driver.now())
     for _ in range(5):
         with pytest.raises(FunctionError):
             cluster.map(raising(KeyError("price")), ROWS)
@@ -111,8 +111,8 @@ def test_a_loop_of_tasks_that_fail_cannot_fill_the_log(rig):
 
 def test_strangers_do_not_keep_failures_out_of_the_log(rig):
     cluster = rig(2)
-    cluster.driver._quota = eventlog.Quota(most=2, per_s=1e6)
-    cluster.driver._quota.left_out(cluster.driver.now())
+    cluster.driver._errors.quota = eventlog.Quota(most=2, per_s=1e6)
+    cluster.driver._errors.quota.left_out(cluster.driver.now())
     for _ in range(5):
         with Peer(cluster.settings.port) as peer:
             peer.sock.sendall(b"GET / HTTP/1.1\r\n" * 4)

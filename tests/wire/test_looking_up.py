@@ -66,9 +66,9 @@ def test_a_slow_store_does_not_stop_the_controller(tmp_path):
         assert time.monotonic() - began < PATIENCE_S / 3
         links.append(Peer(driver.port).shake())
         links[-1].say(feeder(2))
-        until(lambda: len(driver._early) == 3, "three tasks that wait")
+        until(lambda: len(driver._newcomers.early) == 3, "three tasks that wait")
         links.pop().sock.close()  # it does not wait for the answer
-        until(lambda: len(driver._early) == 2, "one that is gone")
+        until(lambda: len(driver._newcomers.early) == 2, "one that is gone")
         assert not [entry for entry in driver.events() if entry["event"] == "feeder-joined"]
         checkpoint_thread.let.set()
         joined = until(lambda: [e for e in driver.events() if e["event"] == "feeder-joined"][1:], "both to join")
@@ -76,8 +76,8 @@ def test_a_slow_store_does_not_stop_the_controller(tmp_path):
         region = driver.ask(lambda controller: controller.region("r"))
         until(lambda: len(region.begun) == 2, "both to begin: what they said meanwhile is not forgotten")
         assert checkpoint_thread.reads == 1
-        assert not driver._early
-        assert not driver._looking
+        assert not driver._newcomers.early
+        assert not driver._newcomers.looking
     finally:
         checkpoint_thread.let.set()
         for link in links:

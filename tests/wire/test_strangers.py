@@ -123,7 +123,7 @@ def test_a_crowd_of_strangers(cluster):
 
 def test_a_crowd_cannot_fill_the_log(rig, monkeypatch):
     made = rig(1, start=False, period=0.05)
-    made.driver._quota = eventlog.Quota(most=5, per_s=0.5)
+    made.driver._errors.quota = eventlog.Quota(most=5, per_s=0.5)
     for _ in range(20):
         with Peer(made.settings.port) as peer:
             send_garbage(peer)

@@ -263,7 +263,7 @@ def test_what_is_not_the_stores_fault_is_named_at_once(kept, monkeypatch):
     assert saved(kept, 1) == ""
     began = time.monotonic()
     with monkeypatch.context() as broken:
-        broken.setattr("evenflow.runtime.driver.checkpoint.put_manifest", boom)
+        broken.setattr("evenflow.runtime.driver.manifests.put_manifest", boom)
         why = saved(kept, 2)
     assert isinstance(why, Unpassing)
     assert why == "MemoryError: on purpose"
@@ -301,7 +301,7 @@ def test_what_cannot_be_carried_out_ends_its_region_alone(rig, monkeypatch):
     def refuses(message):
         return boom() if isinstance(message, ForgetEvaluation) else control(message)
 
-    monkeypatch.setattr("evenflow.runtime.driver.controller_thread.control", refuses)
+    monkeypatch.setattr("evenflow.runtime.driver.peer_channels.control", refuses)
     cluster.driver.ask(
         lambda controller: cluster.driver._carry_out([SendInstruction(1, ForgetEvaluation("bad", "query q"))])
     )
@@ -314,7 +314,7 @@ def test_what_cannot_be_carried_out_ends_its_region_alone(rig, monkeypatch):
 def test_a_controller_that_fails_tells_everybody(rig, monkeypatch, caplog):
     cluster = rig(1)
     keyed = Keyed(cluster)
-    monkeypatch.setattr(cluster.driver, "_tell_left_out", lambda closing=False: closing or boom())
+    monkeypatch.setattr(cluster.driver._errors, "tell_left_out", lambda closing=False: closing or boom())
     began = time.monotonic()
     with pytest.raises(ClusterStopped, match="the controller has failed: MemoryError: on purpose"):
         keyed.run(_slowly(rows(100_000, size=10)))

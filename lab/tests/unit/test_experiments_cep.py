@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from evenflow.model import Consumer, KeyedSnapshot, MoveUnits, RoutingTable
+from evenflow.model import KeyedSnapshot, KeyedWorker, MoveUnits, RoutingTable
 from evenflow.policy import KeyedBalance
 from evenflow.sim.keyed.popularity import unit_shares
 from evenflow.sim.keyed.setup import KeyPhase
@@ -147,7 +147,7 @@ def test_texts_count_for_the_engine_that_was_decided_on_from_then_on():
     def seen(time, came, owners, moving):
         table = RoutingTable(1, np.array(owners, np.int32))
         counts = np.array(came, np.int64)
-        consumers = tuple(Consumer(worker, 1) for worker in range(2))
+        consumers = tuple(KeyedWorker(worker, 1) for worker in range(2))
         return KeyedSnapshot(time, "r", 1, table, consumers, counts, counts, moving, unit_arrived=counts)
 
     loads = EmittedLoads(Twice(), 2, 1.0)

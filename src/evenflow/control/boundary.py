@@ -15,7 +15,7 @@ from typing import TypeVar
 from evenflow.control.events import CancelInstruction, Instruction, SendInstruction
 from evenflow.control.feeders import Feeders, Region
 from evenflow.control.regions.keyed import KeyedRegion
-from evenflow.control.workers import Site
+from evenflow.control.workers import WorkerLife
 from evenflow.errors import ProtocolError, described
 from evenflow.model.entries import ControllerErrorEntry, RegionFailedEntry
 from evenflow.model.messages import AbandonMoves, DropState, EvaluationLost, FeederRefused, ForgetEvaluation
@@ -32,10 +32,10 @@ class Boundary:
         self,
         regions: dict[str, Region],
         feeders: Feeders,
-        sites: Callable[[], Mapping[int, Site]],
+        live: Callable[[], Mapping[int, WorkerLife]],
         forget: Callable[[str], None],
     ) -> None:
-        self._regions, self._feeders, self._sites, self._forget = regions, feeders, sites, forget
+        self._regions, self._feeders, self._live, self._forget = regions, feeders, live, forget
 
     def serve(self, time: float, name: str, act: Callable[[], Iterable[Instruction]]) -> list[Instruction]:
         """The instructions of `act`, which serves one region; if it fails, those that close the region.
@@ -95,8 +95,8 @@ class Boundary:
             what = f"drop the state of region {region.name}, which workers keep"
             yield ControllerErrorEntry(time=time, on=what, error=described(error))
             return
-        for site in self._sites().values():
+        for life in self._live().values():
             if moves:
-                yield SendInstruction(site.peer, AbandonMoves(region.name, moves))
+                yield SendInstruction(life.peer, AbandonMoves(region.name, moves))
             for evaluation, kept in stored.items():  # a query whose state is stored may come again
-                yield SendInstruction(site.peer, (DropState if kept else ForgetEvaluation)(region.name, evaluation))
+                yield SendInstruction(life.peer, (DropState if kept else ForgetEvaluation)(region.name, evaluation))

@@ -41,7 +41,7 @@ from evenflow.control.feeders import STOPPING, Feeders, Region
 from evenflow.control.graphs.region import GraphRegion
 from evenflow.control.regions.keyed import KeyedRegion
 from evenflow.control.regions.ordered import OrderedRegion
-from evenflow.control.regions.service import Service
+from evenflow.control.regions.qos import QosKeeper
 from evenflow.control.workers import WorkerRecord, Workers
 from evenflow.model import WorkerStatus
 from evenflow.model.entries import (
@@ -85,12 +85,12 @@ class Controller:
     def __init__(self, workers: int, qos: Mapping[str, float | Qos] | None = None, stall_timeout: float = inf) -> None:
         self._stall_timeout = stall_timeout
         self._sharing = Sharing(weights_in(qos or {}))
-        self._service = Service(qos or {}, self._sharing)
+        self._qos = QosKeeper(qos or {}, self._sharing)
         self._workers = Workers(workers)
         self._moves = itertools.count(1)
         self._regions: dict[str, Region] = {}
         self._feeders = Feeders(self._regions)
-        self._boundary = Boundary(self._regions, self._feeders, lambda: self._workers.sites, self._forget)
+        self._boundary = Boundary(self._regions, self._feeders, lambda: self._workers.live, self._forget)
         self._clock_zero: float | None = None
         self._stopping = False
 
@@ -203,7 +203,7 @@ class Controller:
 
     def live(self) -> int:
         """The number of live workers."""
-        return len(self._workers.sites)
+        return len(self._workers.live)
 
     def failure(self, region: str) -> str:
         """Why a region was closed because of an error; empty if it was not, or is open again."""
@@ -221,7 +221,7 @@ class Controller:
         return region if isinstance(region, KeyedRegion) else None
 
     def _forget(self, name: str) -> None:
-        self._service.forget(name)
+        self._qos.forget(name)
         self._sharing.forget(name)
 
     # -- regions
@@ -233,8 +233,8 @@ class Controller:
             yield from self._boundary.one(event.time, known, lambda region: region.reopen(event))
         else:
             yield from self._boundary.serve(event.time, event.region, lambda: self._open(event))
-        for site in self._workers.sites.values():  # so that the first row need not wait for imports
-            yield SendInstruction(site.peer, Prepare((event.operator,)))
+        for life in self._workers.live.values():  # so that the first row need not wait for imports
+            yield SendInstruction(life.peer, Prepare((event.operator,)))
 
     def _open(self, event: RegionOpenedEvent) -> Iterator[Instruction]:
         region: Region
@@ -250,11 +250,11 @@ class Controller:
         yield from self._boundary.each(event.time, lambda old: _note_idle(old, idle))
         idle = [name for name in idle if name != event.region]
         for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:
-            self._service.forget(name)
+            self._qos.forget(name)
             yield from self._boundary.one(event.time, self._regions.pop(name), lambda old: old.close(event.time))
         opened = region.opened(event.time)
         yield replace(opened, given=event.given) if event.given else opened
-        yield from region.set_workers(event.time, self._workers.sites)
+        yield from region.set_workers(event.time, self._workers.live)
 
     def _stored(self, event: SaveEndedEvent) -> Iterator[Instruction]:
         save = event.save
@@ -278,14 +278,14 @@ class Controller:
             return
         before = self._workers[hello.worker]
         if before.state == "live":  # the new one is another copy of the task: the old one must not serve beside it
-            yield SendInstruction(before.site.peer, Shutdown("replaced by a newer attempt"))
+            yield SendInstruction(before.life.peer, Shutdown("replaced by a newer attempt"))
         incarnation = self._workers.join(time, peer, hello).incarnation
         yield WorkerJoinedEntry(time=time, worker=hello.worker, incarnation=incarnation, host=hello.host, pid=hello.pid)
         if self._clock_zero is not None:
             yield SendInstruction(peer, SetClock(time - self._clock_zero))
         if before.memory:
             yield SendInstruction(peer, SetMemory(before.memory))
-        yield from self._service.joined(peer)
+        yield from self._qos.joined(peer)
         if self._regions:
             yield SendInstruction(peer, Prepare(tuple(region.operator for region in self._regions.values())))
         yield from self._membership_changed(time)
@@ -316,14 +316,14 @@ class Controller:
 
     def _tick(self, time: float) -> Iterator[Instruction]:
         yield from self._boundary.each(time, lambda region: region.tick(time))
-        yield from self._service.tick(time, self._regions, self._workers.sites, self._boundary.serve)
+        yield from self._qos.tick(time, self._regions, self._workers.live, self._boundary.serve)
         waited_for: dict[int, float] = {}
         yield from self._boundary.each_keyed(time, lambda region: region.note_waits(waited_for))
         for worker in self._silent(time, waited_for):
             quiet = time - worker.heard
             worker.why = f"it answered nothing for {quiet:.0f} s while its state was needed, and is replaced"
-            yield ReplaceInstruction(worker.site.peer, worker.id, worker.why)
-            yield from self._peer_left(PeerLeftEvent(time, worker.site.peer, worker.why))
+            yield ReplaceInstruction(worker.life.peer, worker.id, worker.why)
+            yield from self._peer_left(PeerLeftEvent(time, worker.life.peer, worker.why))
 
     def _silent(self, time: float, waited_for: Mapping[int, float]) -> list[WorkerRecord]:
         """Workers without any message for `stall_timeout` seconds while tasks wait for state that they should load.
@@ -347,16 +347,16 @@ class Controller:
             self._workers[event.worker].state = "starting"
 
     def _membership_changed(self, time: float) -> Iterator[Instruction]:
-        sites, reasons = self._workers.sites, self._workers.reasons
-        yield from self._boundary.each(time, lambda region: region.set_workers(time, sites, reasons))
+        live, reasons = self._workers.live, self._workers.reasons
+        yield from self._boundary.each(time, lambda region: region.set_workers(time, live, reasons))
 
     # -- feeders
 
     def _feeder_joined(self, event: FeederJoinedEvent) -> Iterator[Instruction]:
         if self._clock_zero is None and self._feeders.awaits(event):
             self._clock_zero = event.time
-            for site in self._workers.sites.values():
-                yield SendInstruction(site.peer, SetClock(0.0))
+            for life in self._workers.live.values():
+                yield SendInstruction(life.peer, SetClock(0.0))
         yield from self._boundary.serve(event.time, event.region, lambda: self._feeders.join(event))
 
     def _peer_left(self, event: PeerLeftEvent) -> Iterator[Instruction]:
@@ -364,9 +364,9 @@ class Controller:
         yield from self._boundary.serve(event.time, region, lambda: self._feeders.leave(event))
         worker = self._workers.leave(event.peer, "stopped" if self._stopping else "lost")
         if worker is not None:
-            kind, site = WorkerStoppedEntry if self._stopping else WorkerLostEntry, worker.site
+            kind, life = WorkerStoppedEntry if self._stopping else WorkerLostEntry, worker.life
             yield kind(
-                time=event.time, worker=worker.id, incarnation=site.incarnation, pid=site.pid, reason=event.reason
+                time=event.time, worker=worker.id, incarnation=life.incarnation, pid=life.pid, reason=event.reason
             )
             if not self._stopping:
                 yield from self._membership_changed(event.time)
@@ -377,8 +377,8 @@ class Controller:
         yield from self._boundary.each(event.time, lambda region: region.note_rest(event.time))
         yield ClusterStoppingEntry(time=event.time)
         yield from self._feeders.stop()  # before the workers, so that feeders do not report lost workers
-        for site in self._workers.sites.values():
-            yield SendInstruction(site.peer, Shutdown(STOPPING))
+        for life in self._workers.live.values():
+            yield SendInstruction(life.peer, Shutdown(STOPPING))
 
 
 def _pass_on(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from evenflow.model import MoveUnits
+from evenflow.model.checkpoint import Base, Begun, Saved, Voided, WholeAttempt
 from evenflow.model.entries import EventEntry
 from evenflow.model.graphs.shape import GraphShape
 from evenflow.model.messages import FeederMessage, ToFeeder, ToWorker, WorkerHello, WorkerMessage
@@ -134,8 +135,8 @@ class FeederJoinedEvent:
     """Spark's number of this try of the task, which is unique."""
     kinds: int = 1
     """The number of stages, one after the other, that feed the operator in one evaluation: 2 if there are ticks."""
-    saved: Any = None
-    """For the first task of a query: what the store has of the query (`checkpoint.Saved`), or why it is not known."""
+    saved: Saved | str | None = None
+    """For the first task of a query: what the store has of the query, or why that cannot be used."""
     own_stage: str = ""
     """For a task with ticks: its own stage; `stage` is that of the rows, and names the evaluation."""
     facts: StageFacts | str | None = None
@@ -271,7 +272,7 @@ class SaveInstruction:
     region: str
     query: str
     kind: str
-    content: Any
+    content: Begun | WholeAttempt | Base | Voided
     stale: tuple[str, ...] = ()
     peer: Peer = 0
     """The feeder that waits for it."""

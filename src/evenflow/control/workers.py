@@ -19,7 +19,7 @@ from evenflow.model.messages import MemorySet, SendReport, SetMemory, WorkerAddr
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class WorkerLife:
     """One incarnation of a worker, and its addresses."""
 
     peer: Peer
@@ -42,7 +42,7 @@ class WorkerRecord:
 
     id: int
     state: str = "starting"
-    site: Site = Site(-1, "", 0)
+    life: WorkerLife = WorkerLife(-1, "", 0)
     task: tuple[int, int] = (0, 0)
     heard: float = 0.0
     rows: int = 0
@@ -75,15 +75,24 @@ class Workers:
         """The live worker behind a peer; None if the peer is not one."""
         return self._live.get(peer)
 
-    def join(self, time: float, peer: Peer, hello: WorkerHello) -> Site:
+    def join(self, time: float, peer: Peer, hello: WorkerHello) -> WorkerLife:
         """A new incarnation of a worker has joined, and replaces the one before."""
-        before, memory = self._all[hello.worker].site, self._all[hello.worker].memory
+        before, memory = self._all[hello.worker].life, self._all[hello.worker].memory
         self._live.pop(before.peer, None)
         incarnation = before.incarnation + 1
-        site = Site(peer, hello.host, hello.transfer_port, hello.port, hello.deep, hello.pid, incarnation, hello.key)
-        record = WorkerRecord(hello.worker, "live", site, hello.task, time, memory=memory)
+        life = WorkerLife(
+            peer=peer,
+            host=hello.host,
+            transfer_port=hello.transfer_port,
+            port=hello.port,
+            deep=hello.deep,
+            pid=hello.pid,
+            incarnation=incarnation,
+            key=hello.key,
+        )
+        record = WorkerRecord(hello.worker, state="live", life=life, task=hello.task, heard=time, memory=memory)
         self._all[hello.worker] = self._live[peer] = record
-        return site
+        return life
 
     def leave(self, peer: Peer, state: str) -> WorkerRecord | None:
         """A peer has left; returns the worker that it was, if it was one."""
@@ -93,9 +102,9 @@ class Workers:
         return worker
 
     @property
-    def sites(self) -> dict[int, Site]:
-        """The sites of the live workers, by id."""
-        return {worker.id: worker.site for worker in self._all.values() if worker.state == "live"}
+    def live(self) -> dict[int, WorkerLife]:
+        """The present lives of the live workers, by id."""
+        return {worker.id: worker.life for worker in self._all.values() if worker.state == "live"}
 
     @property
     def reasons(self) -> dict[int, str]:
@@ -115,7 +124,7 @@ class Workers:
             worker.memory = memory
             yield MemoryAskedEntry(time=event.time, worker=number, memory=memory)
             if worker.state == "live":
-                yield SendInstruction(worker.site.peer, SetMemory(memory))
+                yield SendInstruction(worker.life.peer, SetMemory(memory))
 
     def memory_set(self, time: float, worker: WorkerRecord, told: MemorySet) -> Iterator[Instruction]:
         """A worker has another budget, or says why not."""
@@ -159,23 +168,23 @@ class Workers:
             WorkerStatus(
                 id=worker.id,
                 state=worker.state,
-                host=worker.site.host,
-                pid=worker.site.pid,
-                port=worker.site.port,
-                incarnation=worker.site.incarnation,
-                restarts=max(0, worker.site.incarnation - 1),
+                host=worker.life.host,
+                pid=worker.life.pid,
+                port=worker.life.port,
+                incarnation=worker.life.incarnation,
+                restarts=max(0, worker.life.incarnation - 1),
                 rows=worker.rows,
                 frames=worker.frames,
                 busy_s=worker.busy_s,
-                heard_s=now - worker.heard if worker.site.incarnation else 0.0,
+                heard_s=now - worker.heard if worker.life.incarnation else 0.0,
             )
             for worker in self._all.values()
         ]
 
 
-def listed(sites: Mapping[int, Site], deep: bool = False) -> tuple[WorkerAddress, ...]:
+def listed(workers: Mapping[int, WorkerLife], deep: bool = False) -> tuple[WorkerAddress, ...]:
     """The addresses of workers for feeders; with `deep`, those for feeders of keyed operators."""
     return tuple(
-        WorkerAddress(worker, site.incarnation, site.host, site.pid, site.deep if deep else site.port)
-        for worker, site in sites.items()
+        WorkerAddress(worker, life.incarnation, life.host, life.pid, life.deep if deep else life.port)
+        for worker, life in workers.items()
     )

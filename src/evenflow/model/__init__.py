@@ -5,8 +5,8 @@ from evenflow.model.routing import RoutingTable
 from evenflow.model.statistics import (
     RESOLUTION,
     Connection,
-    Consumer,
     KeyedSnapshot,
+    KeyedWorker,
     Performance,
     Snapshot,
     WorkerStatus,
@@ -15,7 +15,7 @@ from evenflow.model.statistics import (
 __all__ = [
     "RESOLUTION",
     "Connection",
-    "Consumer",
+    "KeyedWorker",
     "KeyedSnapshot",
     "MoveUnits",
     "Performance",

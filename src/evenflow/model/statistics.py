@@ -80,7 +80,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Consumer:
+class KeyedWorker:
     """One worker as one keyed operator sees it. Counters are cumulative since its present incarnation joined."""
 
     worker: int
@@ -113,7 +113,7 @@ class KeyedSnapshot:
     feeders: int
     """Feeders alive now."""
     table: RoutingTable
-    consumers: tuple[Consumer, ...]
+    consumers: tuple[KeyedWorker, ...]
     """The live workers."""
     unit_rows: Counts
     """Rows of each unit that were processed, cumulative."""

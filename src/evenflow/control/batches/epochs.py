@@ -218,8 +218,16 @@ class Epochs:
         if whole or not now.whole or now.repeats is not None:
             now.waiting.append(feeder.peer)
             return None
-        about = sum(now.expected.values()), now.before, now.run, now.repeatable
-        return WholeAttempt(self.epoch, now.number, now.segments, tuple(sorted(now.through)), *about)
+        return WholeAttempt(
+            epoch=self.epoch,
+            attempt=now.number,
+            segments=now.segments,
+            partitions=tuple(sorted(now.through)),
+            expected=sum(now.expected.values()),
+            before=now.before,
+            run=now.run,
+            repeatable=now.repeatable,
+        )
 
     def void(self) -> Voided | None:
         """The source does not give the rows again that the present attempt repeats: what it repeats counts no more."""

@@ -36,7 +36,8 @@ class History:
     @property
     def base(self) -> Base:
         """The state at the end of that batch."""
-        return Base(*self.key, self._useful(), tuple(self._logs))
+        epoch, attempt = self.key
+        return Base(epoch=epoch, attempt=attempt, snapshots=self._useful(), logs=tuple(self._logs))
 
     def arrived(self, epoch: int, units: npt.NDArray[np.int32] | slice | list[int]) -> None:
         """Note that these units have rows in a batch."""

@@ -26,7 +26,7 @@ from evenflow.control.events import (
     SendInstruction,
     WarnInstruction,
 )
-from evenflow.control.moves.movement import Movements
+from evenflow.control.moves.movements import Movements
 from evenflow.model.checkpoint import SavedUnits
 from evenflow.model.entries import (
     AttemptEntry,
@@ -165,8 +165,8 @@ class StoredQueries:
         for peer in sorted(feeders):
             yield SendInstruction(peer, EvaluationLost(why))
         if held is not None:
-            for site in self.movements.sites.values():
-                yield SendInstruction(site.peer, DropState(self.region, name))
+            for life in self.movements.workers.values():
+                yield SendInstruction(life.peer, DropState(self.region, name))
         if now is not None and now.poisoned and counted and now.stage and (now.broad or not silent):
             yield CancelInstruction(now.running or now.stage, f"region {self.region}: {why}")
 
@@ -205,7 +205,7 @@ class StoredQueries:
 
         What such a repeat leaves in memory is of no use: the next attempt, or the next batch, begins by loading state.
         """
-        for name, epochs in self.evaluations.stored.items() if self.movements.queued else ():
+        for name, epochs in self.evaluations.stored.items() if self.movements.queue else ():
             if epochs.repeating and self.evaluations.idle_s(name, time) > LEFT_S:
                 why = f"batch {epochs.epoch} of {name} was given again in part, and no task has come for {LEFT_S:.0f} s"
                 yield from self.poison(time, name, why, RepeatLeftEntry, silent=True)
@@ -221,10 +221,10 @@ class StoredQueries:
         assert epochs.attempt is not None
         epochs.drop()  # from now on movements do not move this state
         self.movements.held = True
-        if not self.movements.sites or self.movements.under_way:
+        if not self.movements.workers or self.movements.under_way:
             return  # called again when that changes
         self.movements.deal(self.evaluations.stateless)
-        base = epochs.load(self.movements.sites)
+        base = epochs.load(self.movements.workers)
         snapshots = tuple(SnapshotEntry(saved.name, saved.epoch) for saved in base.snapshots)
         logs = tuple(LogEntry(log.epoch, log.attempt, dict(log.segments)) for log in base.logs)
         of = epochs.attempt.repeats
@@ -238,7 +238,7 @@ class StoredQueries:
             repeats=of.number if of is not None else UNSET,
         )
         self.asked[name] = time
-        for worker, site in self.movements.sites.items():
+        for worker, life in self.movements.workers.items():
             order = LoadState(
                 region=self.region,
                 evaluation=name,
@@ -252,7 +252,7 @@ class StoredQueries:
                 units=self.movements.table.units_of(worker).astype(np.int32),
                 repeated=repeated,
             )
-            yield SendInstruction(site.peer, order)
+            yield SendInstruction(life.peer, order)
 
     def awaited(self) -> Iterator[tuple[int, float]]:
         """The workers that are loading state that tasks wait for, and since when."""
@@ -292,5 +292,5 @@ class StoredQueries:
                 epoch=told.epoch,
                 units=len(told.units),
             )
-            peer = self.movements.sites[worker].peer
+            peer = self.movements.workers[worker].peer
             yield SendInstruction(peer, SaveAgain(self.region, told.evaluation, told.epoch, told.units))

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from evenflow.control.events import GraphPlacing, Instruction, Peer, WarnInstruction
 from evenflow.control.graphs.samples import graph_sample, host_loads, too_heavy
 from evenflow.control.graphs.statistics import GraphStatistics
-from evenflow.control.moves.movement import Movements
+from evenflow.control.moves.movements import Movements
 from evenflow.control.regions.ordered import balance_failed
 from evenflow.control.regions.statistics import Statistics
-from evenflow.control.workers import Site
+from evenflow.control.workers import WorkerLife
 from evenflow.model import MoveUnits
 from evenflow.model.graphs.placement import Host, Links, OperatorLoad, PlacementProblem
 from evenflow.model.graphs.spread import KEYED, LANES, OperatorMove, SpreadOperator, as_background
@@ -64,10 +64,10 @@ class GraphBalancing:
 
     # -- what is told
 
-    def set_workers(self, sites: Mapping[int, Site]) -> None:
+    def set_workers(self, workers: Mapping[int, WorkerLife]) -> None:
         """Set the live workers."""
-        self._live = tuple(sorted(sites))
-        self.measured.set_workers(sites)
+        self._live = tuple(sorted(workers))
+        self.measured.set_workers(workers)
 
     def report(self, worker: int, message: FlowReport) -> None:
         """Take in what a worker's units did."""
@@ -180,7 +180,7 @@ class GraphBalancing:
         """Operators that the placement wants elsewhere, with units of the others as background."""
         moves = self.placement.moves(problem)
         if moves is not None:
-            return tuple(OperatorMove(*move) for move in moves)
+            return tuple(OperatorMove(operator, source, target) for operator, source, target in moves)
         if self._placed_at is not None and time - self._placed_at < self._placing.every_s:
             return ()
         self._placed_at = time
@@ -230,12 +230,23 @@ class GraphBalancing:
         for number in self._spread:
             node = self.shape.nodes[number]
             units = slice(node.first, node.first + node.units)
-            level, readers = LANES if node.lanes else KEYED, tuple(self._place[reader] for reader in node.readers)
-            owners = np.array([at[worker] for worker in self._movements.table.owners[units].tolist()])
-            about = (node.name, level, tuple(loads[number]), shares[units], owners, readers, *given[number])
-            senders = tuple(self._place[o] for o in self._whole if number in self.shape.nodes[o].readers)
-            sizes = self._statistics.unit_bytes[units].astype(np.float64)
-            found.append(SpreadOperator(*about, sizes, senders, node.endpoint, turns[number]))
+            rows_s, bytes_s = given[number]
+            found.append(
+                SpreadOperator(
+                    name=node.name,
+                    level=LANES if node.lanes else KEYED,
+                    series=tuple(loads[number]),
+                    unit_loads=shares[units],
+                    owners=np.array([at[worker] for worker in self._movements.table.owners[units].tolist()]),
+                    readers=tuple(self._place[reader] for reader in node.readers),
+                    rows_s=rows_s,
+                    bytes_s=bytes_s,
+                    unit_bytes=self._statistics.unit_bytes[units].astype(np.float64),
+                    senders=tuple(self._place[o] for o in self._whole if number in self.shape.nodes[o].readers),
+                    endpoint=node.endpoint,
+                    turn_ms=turns[number],
+                )
+            )
         return found
 
     def _given(self) -> dict[int, tuple[float, float]]:
@@ -259,10 +270,19 @@ class GraphBalancing:
         operators, turns = [], self._turns()
         for node in self._whole:
             shape = self.shape.nodes[node]
-            readers = tuple(self._place[reader] for reader in shape.readers if self.shape.nodes[reader].whole)
-            size = int(self._statistics.unit_bytes[shape.first])
-            about = (shape.name, series[node], readers, *rates[node], size)
-            operators.append(OperatorLoad(*about, endpoint=shape.endpoint, turn_ms=turns[node]))
+            rows_s, bytes_s = rates[node]
+            operators.append(
+                OperatorLoad(
+                    name=shape.name,
+                    series=series[node],
+                    readers=tuple(self._place[reader] for reader in shape.readers if self.shape.nodes[reader].whole),
+                    rows_s=rows_s,
+                    bytes_s=bytes_s,
+                    state_bytes=int(self._statistics.unit_bytes[shape.first]),
+                    endpoint=shape.endpoint,
+                    turn_ms=turns[node],
+                )
+            )
         return PlacementProblem(tuple(operators), hosts, self._links(hosts), placed)
 
     def _links(self, hosts: tuple[Host, ...]) -> Links:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 
@@ -18,8 +17,9 @@ from evenflow.control.events import (
 )
 from evenflow.control.graphs.balancing import GraphBalancing
 from evenflow.control.graphs.results import GraphResults
+from evenflow.control.moves.move_queue import UnitNodes
 from evenflow.control.regions.keyed import KeyedRegion
-from evenflow.control.workers import Site, listed
+from evenflow.control.workers import WorkerLife, listed
 from evenflow.model import RoutingTable
 from evenflow.model.entries import FiltersOrderedEntry, OperatorPart, RegionOpenedEntry
 from evenflow.model.messages import (
@@ -42,19 +42,14 @@ class GraphRegion(KeyedRegion):
     ) -> None:
         super().__init__(event, sharing, numbers, stall_timeout)
         assert event.graph is not None
-        self.movements.graph = True
+        self.movements.queue.nodes = UnitNodes.of(event.graph.shape)
         self.movements.spread = self._spread
-        nodes = event.graph.shape.nodes
-        firsts = [node.first for node in nodes]
-        self.movements.node_of = lambda unit: bisect_right(firsts, unit) - 1
-        edges = {(number, reader) for number, node in enumerate(nodes) for reader in node.readers}
-        self.movements.neighbours = edges | {(reader, number) for number, reader in edges}
         self.graph = GraphBalancing(event.graph, self.statistics, self.movements)
         self._results = GraphResults(event.region, event.graph.period)
 
     @property
     def senders(self) -> set[Peer]:
-        return self.feeders | {site.peer for site in self.movements.sites.values()}
+        return self.feeders | {life.peer for life in self.movements.workers.values()}
 
     def opened(self, time: float) -> RegionOpenedEntry:
         shape = self.graph.shape
@@ -88,14 +83,14 @@ class GraphRegion(KeyedRegion):
     # -- workers
 
     def set_workers(
-        self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
+        self, time: float, workers: Mapping[int, WorkerLife], reasons: Mapping[int, str] | None = None
     ) -> Iterator[Instruction]:
-        gone = [site for worker, site in self.movements.sites.items() if sites.get(worker) != site]
-        for site in gone:
-            yield from self.movements.feeder_left(site.peer)
-        self.graph.set_workers(sites)
+        gone = [life for worker, life in self.movements.workers.items() if workers.get(worker) != life]
+        for life in gone:
+            yield from self.movements.feeder_left(life.peer)
+        self.graph.set_workers(workers)
         self.movements.dealt = True
-        yield from super().set_workers(time, sites, reasons)
+        yield from super().set_workers(time, workers, reasons)
         yield from self._route()
 
     def hear_worker(self, time: float, worker: int, message: WorkerRegionMessage) -> Iterator[Instruction]:
@@ -166,19 +161,19 @@ class GraphRegion(KeyedRegion):
         if not self.movements.dealt:
             return
         self.movements.dealt = False
-        table, sites = self.movements.table, self.movements.sites
-        for site in sites.values():
+        table, workers = self.movements.table, self.movements.workers
+        for life in workers.values():
             routing = GraphRouting(
                 region=self.name,
                 operator=self.operator,
-                you=site.peer,
-                workers=listed(sites, deep=True),
+                you=life.peer,
+                workers=listed(workers, deep=True),
                 owners=table.owners,
                 version=table.version,
                 paused=self.movements.paused(),
                 move=self.movements.latest,
             )
-            yield SendInstruction(site.peer, routing)
+            yield SendInstruction(life.peer, routing)
 
     def _spread(self, units: int, live: Sequence[int]) -> RoutingTable:
         """Where units begin: as they are placed already, if those workers are there; else as the placement has it."""

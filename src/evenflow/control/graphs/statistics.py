@@ -38,13 +38,24 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class WorkerSums:
-    """What one worker's units did since the period began."""
+    """By unit, what one worker or all of them did since the period began."""
 
     rows_in: Floats
     rows_out: Floats
-    seconds: Floats
+    service_s: Floats
     calls: Floats
     bytes_out: Floats
+
+    @classmethod
+    def zero(cls, units: int) -> WorkerSums:
+        """Nothing done yet."""
+        return cls(
+            rows_in=np.zeros(units),
+            rows_out=np.zeros(units),
+            service_s=np.zeros(units),
+            calls=np.zeros(units),
+            bytes_out=np.zeros(units),
+        )
 
 
 @dataclass(slots=True)
@@ -83,8 +94,8 @@ class GraphStatistics:
 
     def __post_init__(self) -> None:
         count = len(self.shape.nodes)
-        self._seconds, self._taken, self._calls, self._size, self._given = (np.zeros(count) for _ in range(5))
-        """By node, averages a second of what it does: seconds, rows in, calls, bytes out, rows out."""
+        self._service_s, self._taken, self._calls, self._size, self._given = (np.zeros(count) for _ in range(5))
+        """By node, averages a second of what it does: service time, rows in, calls, bytes out, rows out."""
         self._joint = np.zeros(count)
         """By node, the average of its joint input rates (`joint`)."""
         self._by_rows = [node.by_rows for node in self.shape.nodes]
@@ -120,12 +131,12 @@ class GraphStatistics:
     def report(self, worker: int, told: FlowReport) -> None:
         """A worker tells what its units did."""
         if worker not in self._sums:
-            self._sums[worker] = WorkerSums(*(np.zeros(self.shape.units) for _ in range(5)))
+            self._sums[worker] = WorkerSums.zero(self.shape.units)
         sums = self._sums[worker]
         for total, told_of in (
             (sums.rows_in, told.rows_in),
             (sums.rows_out, told.rows_out),
-            (sums.seconds, told.micros * 1e-6),
+            (sums.service_s, told.micros * 1e-6),
             (sums.calls, told.calls),
             (sums.bytes_out, told.bytes_out),
         ):
@@ -204,7 +215,7 @@ class GraphStatistics:
         self.taken = {worker: float(told.rows_in.sum()) / seconds for worker, told in self._sums.items()}
         self.queued = dict(self._queued)
         self.begin(time)
-        if sums is None or not sums.rows_in.any():
+        if not sums.rows_in.any():
             return False
         self._learn(sums, seconds, arrived)
         self._waiting[:] = 0
@@ -215,17 +226,13 @@ class GraphStatistics:
         self.periods.append(Period(seconds, arrived, sums.rows_in / seconds))
         return True
 
-    def _pooled(self, coefficients: dict[int, float]) -> WorkerSums | None:
+    def _pooled(self, coefficients: dict[int, float]) -> WorkerSums:
         """The sums of all workers; time counts as on a worker of coefficient 1."""
-        pooled: WorkerSums | None = None
+        pooled = WorkerSums.zero(self.shape.units)
         for worker, sums in self._sums.items():
-            scaled = sums.seconds / coefficients.get(worker, 1.0)
-            if pooled is None:
-                zero = np.zeros(self.shape.units)
-                pooled = WorkerSums(*(zero.copy() for _ in range(5)))
             pooled.rows_in += sums.rows_in
             pooled.rows_out += sums.rows_out
-            pooled.seconds += scaled
+            pooled.service_s += sums.service_s / coefficients.get(worker, 1.0)
             pooled.calls += sums.calls
             pooled.bytes_out += sums.bytes_out
         return pooled
@@ -245,7 +252,7 @@ class GraphStatistics:
         for known, found in (
             (self._taken, taken),
             (self._given, given),
-            (self._seconds, self._by_node(sums.seconds) / seconds),
+            (self._service_s, self._by_node(sums.service_s) / seconds),
             (self._calls, self._by_node(sums.calls) / seconds),
             (self._size, self._by_node(sums.bytes_out) / seconds),
         ):
@@ -262,8 +269,8 @@ class GraphStatistics:
 
     @property
     def row_s(self) -> Floats:
-        """By node, seconds that a row costs on a worker of coefficient 1; NaN while it is not known."""
-        return _ratio(self._seconds, self._taken)
+        """By node, the service time of a row on a worker of coefficient 1; NaN while it is not known."""
+        return _ratio(self._service_s, self._taken)
 
     @property
     def call_rows(self) -> Floats:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 import numpy as np
 
 from evenflow.control.events import Instruction, Peer
-from evenflow.control.moves.movement import Movements
+from evenflow.control.moves.movements import Movements
 from evenflow.control.regions.ordered import balance_failed
 from evenflow.control.regions.performance import PerformanceLog
 from evenflow.control.regions.statistics import Statistics, sampled

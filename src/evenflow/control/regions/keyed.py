@@ -25,25 +25,20 @@ from evenflow.control.events import (
     SendInstruction,
     WarnInstruction,
 )
-from evenflow.control.moves.movement import Movements
+from evenflow.control.moves.movements import Movements
 from evenflow.control.moves.owners import OwnersLog
 from evenflow.control.moves.waits import Waits
 from evenflow.control.regions.balancing import Balancing
-from evenflow.control.regions.costs import Costs
+from evenflow.control.regions.endings import Endings
 from evenflow.control.regions.late_rows import LateRows
 from evenflow.control.regions.ordered import refused
 from evenflow.control.regions.performance import PerformanceLog
+from evenflow.control.regions.service_times import ServiceTimes
 from evenflow.control.regions.statistics import Statistics
-from evenflow.control.workers import Site, listed
+from evenflow.control.workers import WorkerLife, listed
 from evenflow.errors import SEVERAL_ACTIONS, ProtocolError
 from evenflow.model import KeyedSnapshot, MoveUnits, RoutingTable
 from evenflow.model.entries import (
-    AttemptPoisonedEntry,
-    AttemptStoppedEntry,
-    EvaluationDroppedEntry,
-    EvaluationEndedEntry,
-    EvaluationOverEntry,
-    EvaluationStoppedEntry,
     FeederDrainingEntry,
     FeederUnreadEntry,
     RegionOpenedEntry,
@@ -51,7 +46,6 @@ from evenflow.model.entries import (
 from evenflow.model.messages import (
     ConsumerReport,
     DropState,
-    EvaluationLost,
     FeederArrivals,
     FeederBegan,
     FeederDraining,
@@ -60,7 +54,6 @@ from evenflow.model.messages import (
     FeederMessage,
     FeederReport,
     FeederUnread,
-    ForgetEvaluation,
     KeyedDirectory,
     Loading,
     MoveReport,
@@ -85,20 +78,38 @@ class KeyedRegion:
         """The feeders whose rows go into state."""
         self.draining: set[Peer] = set()
         """Feeders that have taken in all their rows: now workers become idle one by one, which says nothing of load."""
-        self.costs, self.waits = Costs(), Waits()
+        self.service, self.waits = ServiceTimes(), Waits()
         self.statistics = Statistics(self.units)
         self.evaluations = Evaluations(self.units if event.durable else 0)
-        table = RoutingTable(0, np.zeros(self.units, np.int32))
-        about = (self.name, table, lambda: self.evaluations.stateful, event.transfer, stall_timeout)
-        self.movements = Movements(*about, wait_s=self.waits.median_s, numbers=numbers)
+        self.movements = Movements(
+            region=self.name,
+            table=RoutingTable(0, np.zeros(self.units, np.int32)),
+            evaluations=lambda: self.evaluations.stateful,
+            transfer=event.transfer,
+            stall_s=stall_timeout,
+            wait_s=self.waits.median_s,
+            numbers=numbers,
+        )
         self.stored = StoredQueries(self.name, self.operator, self.evaluations, self.movements)
+        self._endings = Endings(
+            region=self.name,
+            evaluations=self.evaluations,
+            stored=self.stored,
+            movements=self.movements,
+            statistics=self.statistics,
+        )
         self._sharing = sharing
         self.performance = PerformanceLog(self.name)
         self.shed = 0.0
         """The share of rows that feeders drop."""
-        balance = cast(KeyedBalance, event.balance)
-        known = (self.statistics, self.movements, self.performance)
-        self.balancing = Balancing(balance, sharing, *known, opened=event.time)
+        self.balancing = Balancing(
+            balance=cast(KeyedBalance, event.balance),
+            sharing=sharing,
+            statistics=self.statistics,
+            movements=self.movements,
+            performance=self.performance,
+            opened=event.time,
+        )
         self.begun: dict[Peer, FeederJoinedEvent] = {}
         """Feeders that have had a row: those in `feeders`, those that wait, and those of attempts given up."""
         self._owners = OwnersLog(event.region)
@@ -134,8 +145,8 @@ class KeyedRegion:
         if event.operator != self.operator and not self.feeders:
             for name, epochs in self.evaluations.stored.items():
                 epochs.drop()
-                for site in self.movements.sites.values():
-                    yield SendInstruction(site.peer, DropState(self.name, name))
+                for life in self.movements.workers.values():
+                    yield SendInstruction(life.peer, DropState(self.name, name))
         self.operator = self.stored.operator = event.operator
         self.movements.transfer = event.transfer
 
@@ -144,35 +155,35 @@ class KeyedRegion:
         yield from self.note_rest(time)
         self._sharing.forget(self.name)
         for evaluation in self.evaluations.ids:
-            yield from self._end(time, evaluation, f"region {self.name} is long out of use", EvaluationDroppedEntry)
+            yield from self._endings.drop(time, evaluation, f"region {self.name} is long out of use")
         yield from self.movements.abandon(time, "the region is closed")
 
     # -- workers
 
     def set_workers(
-        self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
+        self, time: float, workers: Mapping[int, WorkerLife], reasons: Mapping[int, str] | None = None
     ) -> Iterator[Instruction]:
         """Set the live workers. If a worker with units is gone, their state is lost, and with it every evaluation.
 
         `reasons` says why workers were lost, as far as that is known.
         """
-        self.statistics.set_workers(sites)
-        for worker in [worker for worker, site in self.movements.sites.items() if sites.get(worker) != site]:
-            self.costs.forget(worker)
+        self.statistics.set_workers(workers)
+        for worker in [worker for worker, life in self.movements.workers.items() if workers.get(worker) != life]:
+            self.service.forget(worker)
             self.waits.worker_left(worker)
             self.performance.forget(worker)
             owned = len(self.movements.table.units_of(worker))
             if owned or any(movement.source == worker for movement in self.movements.under_way.values()):
                 why = (reasons or {}).get(worker)
                 gone = f"worker {worker} was lost{f' ({why})' if why else ''}, and with it {self._on(worker)}"
-                yield from self._give_up(time, gone)
+                yield from self._endings.lose_state(time, gone)
             yield from self.movements.worker_lost(time, worker)
-        self.movements.sites = dict(sites)
+        self.movements.workers = dict(workers)
         for epochs in self.evaluations.stored.values():
             epochs.loading.clear()  # units may have other owners now: load again
         self.movements.deal(self.evaluations.stateless)
         yield from self.stored.load(time)
-        for peer in self.feeders if sites else ():
+        for peer in self.feeders if workers else ():
             yield self._directory(peer)
         yield from self._admit()
 
@@ -195,7 +206,8 @@ class KeyedRegion:
                 if message.outcome != "lost":
                     yield from self.movements.hear(time, worker, message, self.senders)
                 elif movement is not None and worker == movement.source:  # it could not put back what it had taken out
-                    yield from self._give_up(time, f"units {list(movement.units)[:5]} are lost: {message.reason}")
+                    why = f"units {list(movement.units)[:5]} are lost: {message.reason}"
+                    yield from self._endings.lose_state(time, why)
                 yield from self.stored.load(time)
             case RowsDiffer():
                 yield from self.stored.differs(time, message)
@@ -210,19 +222,6 @@ class KeyedRegion:
         """What a worker has of this region."""
         owned = len(self.movements.table.units_of(worker))
         return f"the state of {owned} of {self.units} units of {self.name}"
-
-    def _give_up(self, time: float, why: str) -> Iterator[Instruction]:
-        """Some state is lost: end every evaluation that has state, and all movements.
-
-        Queries with a store lose only the attempt at their present batch; the next attempt begins by loading state.
-        """
-        why = why.rstrip(". ")
-        for name in self.evaluations.stored:
-            yield from self.stored.poison(time, name, f"{why}; the batch is to be run again")
-        for name in self.evaluations.stateful:
-            remedy = "Without a checkpoint it cannot be brought back: start the query again from the beginning"
-            yield from self._end(time, name, f"{why}. {remedy}")
-        yield from self.movements.abandon(time, why)
 
     # -- feeders
 
@@ -246,7 +245,7 @@ class KeyedRegion:
                         yield CancelInstruction(feeder.own_stage, f"region {self.name}: {why}")
                     hopeless = self.evaluations.hopeless(feeder)
                     if hopeless:
-                        yield from self._fail(time, feeder, f"{hopeless}: the batch is to be run again")
+                        yield from self._endings.fail(time, feeder, f"{hopeless}: the batch is to be run again")
                 else:
                     self.begun[feeder.peer] = feeder
                     yield from self._warn_of_order(feeder, message.partition)
@@ -263,14 +262,14 @@ class KeyedRegion:
                 self.evaluations.unread(feeder, time, feeder.peer in self.begun)
                 yield FeederUnreadEntry(time=time, region=self.name, partition=feeder.partition)
             case FeederFailed():
-                yield from self._fail(time, feeder, message.reason)
+                yield from self._endings.fail(time, feeder, message.reason)
             case FeederReport():
                 for worker, counts in message.connections.items():
-                    if worker in self.movements.sites:
-                        self.costs.add(worker, counts)
+                    if worker in self.movements.workers:
+                        self.service.add(worker, counts)
                         self.waits.add(feeder.peer, worker, counts.latencies)
-                self.costs.learn(message.overhead)
-                self.performance.add(feeder.partition, message, self.movements.sites)
+                self.service.learn(message.overhead)
+                self.performance.add(feeder.partition, message, self.movements.workers)
 
     def _warn_of_order(self, feeder: FeederJoinedEvent, partition: int) -> Iterator[Instruction]:
         """Warn once if a second partition of a batch has rows: their order against the first's is that of arrival."""
@@ -290,7 +289,7 @@ class KeyedRegion:
 
     def _admit(self) -> Iterator[Instruction]:
         """Tell waiting feeders where to send their rows, if the state of their evaluation is there."""
-        for peer in self.waiting if self.movements.sites else ():
+        for peer in self.waiting if self.movements.workers else ():
             epochs = self.evaluations.stored.get(evaluation_of(self.begun[peer]))
             if epochs is not None:
                 if not epochs.current:
@@ -304,14 +303,14 @@ class KeyedRegion:
         table, epochs = self.movements.table, self.evaluations.stored.get(name)
         directory = KeyedDirectory(
             evaluation=name,
-            workers=listed(self.movements.sites, deep=True),
+            workers=listed(self.movements.workers, deep=True),
             you=peer,
             owners=table.owners,
             version=table.version,
             paused=self.movements.paused(),
             attempt=epochs.attempt.number if epochs is not None and epochs.attempt is not None else 0,
-            costs=dict(self.costs.rows),
-            overhead=self.costs.overhead,
+            costs=dict(self.service.row_s),
+            overhead=self.service.overhead,
             shed=self.shed,
         )
         return SendInstruction(peer, directory)
@@ -320,7 +319,7 @@ class KeyedRegion:
         """End all queries whose state is stored: another cluster has taken the checkpoint."""
         for name in list(self.evaluations.stored):
             yield from self.stored.poison(event.time, name, event.why)
-            yield from self._end(event.time, name, event.why)
+            yield from self._endings.end(event.time, name, event.why)
 
     def note_waits(self, waited_for: dict[int, float]) -> Iterable[Instruction]:
         """Note since when tasks have waited for workers that load state, if that is longer than noted already."""
@@ -351,38 +350,7 @@ class KeyedRegion:
             why = why or self.evaluations.interrupted(feeder)
         yield from self.movements.feeder_left(feeder.peer)
         if why:
-            stored = evaluation_of(feeder) in self.evaluations.stored
-            rest = ": the batch is to be run again" if stored else ", which cannot be taken back: start again"
-            if event.stopped:
-                why = f"the query was stopped in the middle of batch {feeder.epoch}"
-                rest = ", which is run again when it is started again" if stored else ": its state goes with it"
-            yield from self._fail(event.time, feeder, why + rest, event.stopped, silent=True)
-
-    def _fail(
-        self, time: float, feeder: FeederJoinedEvent, why: str, stopped: bool = False, silent: bool = False
-    ) -> Iterator[Instruction]:
-        """A task cannot go on, and cannot be repeated alone: its attempt, or its evaluation, fails."""
-        name = evaluation_of(feeder)
-        if name in self.evaluations.stored:
-            return self.stored.poison(time, name, why, AttemptStoppedEntry if stopped else AttemptPoisonedEntry, silent)
-        return self._end(time, name, why, EvaluationStoppedEntry if stopped else EvaluationEndedEntry)
-
-    def _end(
-        self,
-        time: float,
-        name: str,
-        why: str,
-        kind: type[EvaluationOverEntry] = EvaluationEndedEntry,
-    ) -> Iterator[Instruction]:
-        """Close an evaluation: its feeders are told, its state is dropped everywhere."""
-        yield kind(time=time, region=self.name, evaluation=name, why=why)
-        feeders = self.evaluations.end(name, why)
-        if not self.evaluations.stateful:
-            self.statistics.unit_bytes[:] = 0
-        for peer in sorted(feeders):
-            yield SendInstruction(peer, EvaluationLost(why))
-        for site in self.movements.sites.values():
-            yield SendInstruction(site.peer, ForgetEvaluation(self.name, name))
+            yield from self._endings.break_off(event.time, feeder, why, event.stopped)
 
     # -- time and decisions
 
@@ -390,20 +358,15 @@ class KeyedRegion:
         """Do what is due at this time."""
         yield from self.performance.note(time)
         yield from self._late.note(time, self.statistics.counts)
-        yield from self._owners.note(time, self.movements.table, self.movements.sites) if self.feeders else ()
+        yield from self._owners.note(time, self.movements.table, self.movements.workers) if self.feeders else ()
         yield from self.movements.tick(time)
         yield from self.stored.load(time)
         yield from self._free(time)
-        for peer in self.waiting if self.movements.sites else ():
+        for peer in self.waiting if self.movements.workers else ():
             yield SendInstruction(peer, Loading())  # so that they do not give up
-        late = self.movements.overdue(time)
-        if late is not None:
-            why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"
-            silent = f"worker {late.awaited} has not answered for {time - late.heard:.0f} s"
-            remedy = "If a function may take this long, give Cluster a longer stall_timeout"
-            yield from self._give_up(time, f"{why}: {silent}. {remedy}")
+        yield from self._endings.give_up_stuck(time)
         for name, over in list(self.evaluations.idle(time)):
-            yield from self._end(time, name, over, EvaluationDroppedEntry)
+            yield from self._endings.drop(time, name, over)
 
     def note_rest(self, time: float) -> Iterator[Instruction]:
         """The entries of what came and left since the last ones, and of late rows: it is the last moment."""
@@ -413,8 +376,7 @@ class KeyedRegion:
     def unpersisted(self, event: ResultUnpersistedEvent) -> Iterator[Instruction]:
         """Drop the state of evaluations whose RDDs are no longer persisted."""
         for name in self.evaluations.unpersisted(event.rdds):
-            why = f"{name} was unpersisted, and its state dropped"
-            yield from self._end(event.time, name, why, EvaluationDroppedEntry)
+            yield from self._endings.drop(event.time, name, f"{name} was unpersisted, and its state dropped")
 
     def _free(self, time: float) -> Iterator[Instruction]:
         """Let movements begin again if no state is being loaded or is to be loaded."""

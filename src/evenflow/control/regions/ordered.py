@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from msgspec import UNSET
 
 from evenflow.control.events import FeederJoinedEvent, Instruction, Peer, PeerLeftEvent, SendInstruction
-from evenflow.control.regions.costs import Costs
 from evenflow.control.regions.performance import PerformanceLog
-from evenflow.control.workers import Site, listed
+from evenflow.control.regions.service_times import ServiceTimes
+from evenflow.control.workers import WorkerLife, listed
 from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
 from evenflow.model.entries import (
     BalanceFailedEntry,
@@ -37,10 +37,10 @@ class OrderedRegion:
     balance: Balance
     feeders: set[Peer] = field(default_factory=set)
     weights: dict[int, int] = field(default_factory=dict)
-    sites: dict[int, Site] = field(default_factory=dict)
+    workers: dict[int, WorkerLife] = field(default_factory=dict)
     totals: dict[int, Connection] = field(default_factory=dict)
     """By worker, the counters of its present incarnation; weights are only in `weights`."""
-    costs: Costs = field(default_factory=Costs)
+    service: ServiceTimes = field(default_factory=ServiceTimes)
     feeding_s: float = 0.0
     rows_out: int = 0
     resent: int = 0
@@ -79,19 +79,19 @@ class OrderedRegion:
         return self.performance.note(time, final=True)
 
     def set_workers(
-        self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
+        self, time: float, workers: Mapping[int, WorkerLife], reasons: Mapping[int, str] | None = None
     ) -> Iterator[Instruction]:
         """Set the live workers: counters of new and restarted workers start at 0, those of lost ones are dropped."""
-        for worker, site in self.sites.items():
-            if sites.get(worker) != site:
+        for worker, life in self.workers.items():
+            if workers.get(worker) != life:
                 del self.totals[worker]
-                self.costs.forget(worker)
+                self.service.forget(worker)
                 self.performance.forget(worker)
-        self.sites = dict(sites)
-        self.totals = {w: self.totals.get(w) or Connection(w, site.incarnation, 0) for w, site in sites.items()}
-        known = {worker: weight for worker, weight in self.weights.items() if worker in self.sites}
-        if set(known) != set(self.sites) or not any(known.values()):
-            known = even_weights(list(self.sites)) if self.sites else {}
+        self.workers = dict(workers)
+        self.totals = {w: self.totals.get(w) or Connection(w, life.incarnation, 0) for w, life in workers.items()}
+        known = {worker: weight for worker, weight in self.weights.items() if worker in self.workers}
+        if set(known) != set(self.workers) or not any(known.values()):
+            known = even_weights(list(self.workers)) if self.workers else {}
         self.weights = known
         yield from self._rebalance(time, tell=False)
         for peer in self.feeders:
@@ -109,8 +109,14 @@ class OrderedRegion:
         yield self._directory(feeder.peer)
 
     def _directory(self, peer: Peer) -> SendInstruction:
-        known = listed(self.sites), dict(self.weights), dict(self.costs.rows), self.costs.overhead, self.shed
-        return SendInstruction(peer, Directory(*known))
+        directory = Directory(
+            workers=listed(self.workers),
+            weights=dict(self.weights),
+            costs=dict(self.service.row_s),
+            overhead=self.service.overhead,
+            shed=self.shed,
+        )
+        return SendInstruction(peer, directory)
 
     def hear(self, time: float, feeder: FeederJoinedEvent, message: FeederMessage) -> Iterable[Instruction]:
         """Add a feeder's report to the counters; what it says of lost workers is ignored."""
@@ -120,14 +126,14 @@ class OrderedRegion:
             self.resent += message.resent
             self.rerouted += message.rerouted
             for worker, counts in message.connections.items():
-                site = self.sites.get(worker)
-                if site is not None and counts.incarnation in (None, site.incarnation):
+                life = self.workers.get(worker)
+                if life is not None and counts.incarnation in (None, life.incarnation):
                     total = self.totals[worker]
                     sums = {name: getattr(total, name) + getattr(counts, name) for name in COUNTERS}
                     self.totals[worker] = replace(total, **sums)
-                    self.costs.add(worker, counts)
-            self.costs.learn(message.overhead)
-            self.performance.add(feeder.partition, message, self.sites)
+                    self.service.add(worker, counts)
+            self.service.learn(message.overhead)
+            self.performance.add(feeder.partition, message, self.workers)
         return ()
 
     def leave(self, feeder: FeederJoinedEvent, event: PeerLeftEvent, ended: bool) -> Iterable[Instruction]:
@@ -147,8 +153,15 @@ class OrderedRegion:
     def snapshot(self, time: float) -> Snapshot:
         """The region now."""
         connections = tuple(replace(total, weight=self.weights.get(w, 0)) for w, total in self.totals.items())
-        known = self.feeding_s, connections, self.rows_out, self.performance.total
-        return Snapshot(time, self.name, len(self.feeders), *known)
+        return Snapshot(
+            time=time,
+            region=self.name,
+            feeders=len(self.feeders),
+            feeding_s=self.feeding_s,
+            connections=connections,
+            rows_out=self.rows_out,
+            performance=self.performance.total,
+        )
 
     def _sample(self, time: float) -> SampleEntry:
         snapshot = self.snapshot(time)
@@ -178,7 +191,7 @@ class OrderedRegion:
         """Ask the balance and set its weights; if it fails, only this round of this region is lost."""
         self._decided_at = self.feeding_s
         try:
-            moves = list(self.balance.decide(self.snapshot(time))) if self.sites else []
+            moves = list(self.balance.decide(self.snapshot(time))) if self.workers else []
         except Exception as error:
             yield balance_failed(time, self.name, self.balance.name, error)
         else:
@@ -205,8 +218,8 @@ class OrderedRegion:
 
     def _problem(self, move: SetWeights) -> str:
         """Why weights are refused; empty if they are not."""
-        if set(move.weights) != set(self.sites):
-            return f"workers {sorted(move.weights)} are not the live ones, {sorted(self.sites)}"
+        if set(move.weights) != set(self.workers):
+            return f"workers {sorted(move.weights)} are not the live ones, {sorted(self.workers)}"
         weights = move.weights.values()
         if any(weight < 0 or weight % 1 for weight in weights) or sum(weights) != RESOLUTION:
             given = " + ".join(map(str, weights))

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import UNSET
 
-from evenflow.control.workers import Site
-from evenflow.model import Consumer, KeyedSnapshot
+from evenflow.control.workers import WorkerLife
+from evenflow.model import KeyedSnapshot, KeyedWorker
 from evenflow.model.entries import ConsumerPart, KeyedSampleEntry
 from evenflow.model.messages import ConsumerReport, FeederArrivals
 
@@ -22,7 +22,7 @@ class Statistics:
     """Counters by worker and by unit, pooled over evaluations."""
 
     def __init__(self, units: int) -> None:
-        self.consumers: dict[int, Consumer] = {}
+        self.consumers: dict[int, KeyedWorker] = {}
         """The live workers."""
         self.unit_rows = np.zeros(units, np.int64)
         self.unit_arrived = np.zeros(units, np.int64)
@@ -35,29 +35,29 @@ class Statistics:
         self._on_disk: dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]] = {}
         """By worker, its units on disk, and bytes of the rows that wait for each."""
 
-    def set_workers(self, sites: Mapping[int, Site]) -> None:
+    def set_workers(self, workers: Mapping[int, WorkerLife]) -> None:
         """Set the live workers: counters of new and restarted workers start at 0, those of lost ones are dropped."""
-        lives = {worker: site.incarnation for worker, site in sites.items()}
-        kept = {worker for worker, known in self.consumers.items() if lives.get(worker) == known.incarnation}
-        self.consumers = {w: self.consumers[w] if w in kept else Consumer(w, life) for w, life in lives.items()}
+        before, self.consumers = self.consumers, {w: KeyedWorker(w, life.incarnation) for w, life in workers.items()}
+        kept = {w for w in before.keys() & workers.keys() if before[w].incarnation == workers[w].incarnation}
+        self.consumers.update({worker: before[worker] for worker in kept})
         self.fresh &= kept
         self._on_disk = {worker: units for worker, units in self._on_disk.items() if worker in kept}
 
     def report(self, worker: int, told: ConsumerReport) -> None:
         """Add what a worker did since its last report."""
         known = self.consumers[worker]
-        self.consumers[worker] = Consumer(
-            worker,
-            known.incarnation,
-            known.seconds + told.seconds,
-            known.idle_s + told.idle_s,
-            known.busy_s + told.busy_s,
-            known.rows + told.rows,
-            known.bytes + told.bytes,
-            told.memory,
-            told.resident,
-            told.spilled,
-            int(told.pending.sum()),
+        self.consumers[worker] = KeyedWorker(
+            worker=worker,
+            incarnation=known.incarnation,
+            seconds=known.seconds + told.seconds,
+            idle_s=known.idle_s + told.idle_s,
+            busy_s=known.busy_s + told.busy_s,
+            rows=known.rows + told.rows,
+            bytes=known.bytes + told.bytes,
+            memory=told.memory,
+            resident=told.resident,
+            spilled=told.spilled,
+            pending=int(told.pending.sum()),
         )
         self._on_disk[worker] = told.on_disk, told.pending
         self.counts.update(told.counts)

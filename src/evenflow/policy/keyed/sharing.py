@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from evenflow.errors import InvalidArgument
-from evenflow.model import Consumer, KeyedSnapshot, MoveUnits
+from evenflow.model import KeyedSnapshot, KeyedWorker, MoveUnits
 from evenflow.model.given import number_of
 from evenflow.model.graphs.weights import weight_of
 
@@ -55,7 +55,7 @@ class Sharing:
 
     So every difference of `busy_s` is divided by a_j before a balance sees it. An operator makes room for others of at
     least its own weight as much as they use; for one of less weight it makes less room, since that one will make room
-    for it. Memory needs nothing of this kind: `Consumer.resident` and `spilled` count all operators.
+    for it. Memory needs nothing of this kind: `KeyedWorker.resident` and `spilled` count all operators.
 
     Control has one `Sharing` for all keyed regions, and calls it like this:
 
@@ -140,7 +140,7 @@ class Sharing:
         return max(LEAST, 1 - taken)
 
 
-def _step(before: Consumer | None, now: Consumer) -> tuple[float, float] | None:
+def _step(before: KeyedWorker | None, now: KeyedWorker) -> tuple[float, float] | None:
     """Seconds covered and busy seconds since the report before; None for another incarnation, or if counted anew."""
     if before is None or before.incarnation != now.incarnation or now.busy_s < before.busy_s:
         return None

@@ -1,7 +1,6 @@
-"""The driver's side of the checkpoint: puts manifests of attempts and batches, and reads those of earlier runs.
+"""The driver's side of the checkpoint: a thread that reads what the store has of queries, and has manifests put.
 
-All of it happens on a thread of its own, in the order in which it was asked for, so that the controller never waits for
-a disk. After a manifest is put, blobs that no manifest needs any more are deleted.
+It does so in the order in which it was asked, so that the controller never waits for a disk.
 """
 
 from __future__ import annotations
@@ -11,15 +10,14 @@ import queue
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from evenflow.control.batches.epochs import LATE
 from evenflow.control.events import SaveInstruction
-from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse, described
-from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Saved, SavedUnits, Voided, WholeAttempt
+from evenflow.errors import StoreError, StoreInUse, described
+from evenflow.model.checkpoint import NOTHING, Base, Begun, Saved, SavedUnits, WholeAttempt
+from evenflow.runtime.driver.manifests import ManifestWriter
 from evenflow.runtime.driver.operator_names import BRING_BACK, Kept, OperatorNames, mismatch, not_listed
 from evenflow.runtime.threads import BackgroundThread, Start
 from evenflow.state.checkpoint.chain import (
@@ -30,21 +28,17 @@ from evenflow.state.checkpoint.chain import (
     query_record,
     unfinished,
 )
-from evenflow.state.checkpoint.manifest import Manifest, epochs, put_manifest, read_manifest
 from evenflow.state.checkpoint.progress import progress
 from evenflow.state.checkpoint.unit_snapshots import read_index
 from evenflow.state.store.base import Store
-from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of, whole_name
+from evenflow.state.store.blob_names import MOVES, parse, prefix_of
 from evenflow.state.store.claims.claim import BEATS, claim
-from evenflow.state.store.claims.fence import Fence
 from evenflow.state.store.opening import DATABASES, open_store
 from evenflow.state.store.retry import RetryingStore, all_but, retry
 from evenflow.state.store.sealed import Place
 
 logger = logging.getLogger("evenflow")
 
-KEPT = 2
-"""Manifests of epochs that are kept: the newest, and the one before."""
 CLOSE_S = 30.0
 
 
@@ -89,11 +83,8 @@ class CheckpointThread(BackgroundThread):
         self._patient: Store = self._store
         self._kept: dict[str, Kept] = {}
         self.names = OperatorNames(self._kept)
+        self._writer = ManifestWriter(self._store, self._kept)
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._earlier: dict[tuple[str, str], tuple[int, str]] = {}
-        """By operator and query, the batch in which it has got more parts, and what it was before."""
-        self._stale: dict[str, set[str]] = {}
-        """By prefix, snapshots to be deleted once no manifest that is kept needs them."""
         self._due = self._clock() + self._store.claim_s / BEATS
         self.begin()
 
@@ -203,7 +194,7 @@ class CheckpointThread(BackgroundThread):
         """Say which aggregates begin empty while the operator goes on with its state."""
         more = self._kept[region].new_beside(stored)
         if more:
-            self._earlier[region, query] = epoch, stored
+            self._writer.grown[region, query] = epoch, stored
             logger.warning(
                 "operator %s of query %s goes on with its state; new in it, and empty before batch %d: %s",
                 *(region, query, epoch, ", ".join(more)),
@@ -250,11 +241,10 @@ class CheckpointThread(BackgroundThread):
                 )
         if why := self._apart(query, epoch, new, region):
             return why
-        for content in (record.added(region, epoch), Begun(), Base()):
-            error = self._tried(SaveInstruction(region, query, "", content))
-            if error:
-                return error
-        return Saved(Base())
+        error = self._retried(lambda: note_operators(self._store, query, record.added(region, epoch)))
+        error = error or self._tried(SaveInstruction(region, query, "begun", Begun()))
+        error = error or self._tried(SaveInstruction(region, query, "epoch", Base()))
+        return error or Saved(Base())
 
     def _beat_in_time(self) -> None:
         """Renew the claim, if that is due."""
@@ -272,20 +262,31 @@ class CheckpointThread(BackgroundThread):
             parsed = parse(name)
             assert parsed is not None
             snapshots.append(SavedUnits(name, parsed.epoch, units))
-        base = Base(*found.manifest.key, tuple(snapshots), found.manifest.logs)
+        base = Base(
+            epoch=found.manifest.epoch,
+            attempt=found.manifest.attempt,
+            snapshots=tuple(snapshots),
+            logs=found.manifest.logs,
+        )
         wholes = tuple(
             WholeAttempt(
-                *each.key,
-                each.logs[0].segments,
-                each.partitions,
-                each.expected,
-                each.before or NOTHING,
-                each.run,
-                each.repeatable and each.operator == operator,
+                epoch=each.epoch,
+                attempt=each.attempt,
+                segments=each.logs[0].segments,
+                partitions=each.partitions,
+                expected=each.expected,
+                before=each.before or NOTHING,
+                run=each.run,
+                repeatable=each.repeatable and each.operator == operator,
             )
             for each in found.wholes
         )
-        begun = Begun(*found.begun.key, found.begun.before or NOTHING, found.begun.run)
+        begun = Begun(
+            epoch=found.begun.epoch,
+            attempt=found.begun.attempt,
+            before=found.begun.before or NOTHING,
+            run=found.begun.run,
+        )
         return Saved(base, wholes, begun)
 
     def save(self, order: SaveInstruction, done: Callable[[SaveInstruction, str], None]) -> None:
@@ -324,11 +325,15 @@ class CheckpointThread(BackgroundThread):
         return self._beat
 
     def _tried(self, order: SaveInstruction) -> str:
+        """Carry out an instruction; why that failed, or an empty text."""
+        return self._retried(lambda: self._writer.put(order))
+
+    def _retried(self, put: Callable[[], None]) -> str:
         """Put something, with retries; why that failed, or an empty text."""
         if self.lost:
             return Unpassing(self.lost)
         try:
-            retry(lambda: self._put(order), time.sleep, passes=all_but(StoreInUse))
+            retry(put, time.sleep, passes=all_but(StoreInUse))
         except StoreInUse as failure:
             self._lose(failure)
             return f"{failure}"
@@ -352,77 +357,3 @@ class CheckpointThread(BackgroundThread):
         if not self.lost:
             self.lost = f"{why}"
             self.on_lost(self.lost)
-
-    def _put(self, order: SaveInstruction) -> None:
-        kept = self._kept[order.region]
-        about = (order.region, order.query, kept.operator, kept.units)
-        grown_at, earlier = self._earlier.get((order.region, order.query), (-1, ""))
-        match order.content:
-            case QueryRecord() as record:
-                note_operators(self._store, order.query, record)
-            case Begun() as begun:
-                self._put_begun(about, begun)
-            case WholeAttempt() as whole:
-                log = (BatchLog(*whole.key, whole.segments),)
-                told = Manifest(*about, *whole.key, whole.partitions, logs=log, kind="whole", before=whole.before)
-                told = replace(told, expected=whole.expected, run=whole.run, repeatable=whole.repeatable)
-                put_manifest(self._store, told)
-            case Voided() as voided:
-                self._put_begun(about, voided.begun)
-                self._store.delete([whole_name(prefix_of(order.region, order.query), *voided.key)])
-            case Base() as base:
-                partitions = base.logs[-1].partitions if base.logs else ()
-                names = tuple(snapshot.name for snapshot in base.snapshots)
-                told = Manifest(*about, *base.key, partitions, names, base.logs)
-                if base.epoch < grown_at:  # until a batch is whole with the new parts, the query may do without them
-                    told = replace(told, operator=earlier)
-                self._put_epoch(told, order.stale)
-
-    def _put_begun(self, about: tuple[str, str, str, int], begun: Begun) -> None:
-        told = Manifest(*about, *begun.key, (), kind="begun", before=begun.before, run=begun.run, repeats=begun.repeats)
-        whole = whole_name(told.prefix, begun.epoch, begun.repeats)
-        if begun.repeats and not any(name == whole for name, _ in self._store.names(whole)):
-            raise StoreError(f"attempt {begun.attempt} repeats one whose note {whole} could not be put")
-        put_manifest(self._store, told)
-
-    def _put_epoch(self, manifest: Manifest, stale: tuple[str, ...]) -> None:
-        """Put the manifest of an epoch, and delete what neither it nor the one before needs."""
-        prefix = manifest.prefix
-        known = [epoch for epoch in epochs(self._store, prefix) if epoch != manifest.epoch]
-        needed = set(manifest.blobs())
-        previous = self._previous(prefix, known)
-        if previous is not None:
-            needed.update(previous.blobs())
-        put_manifest(self._store, replace(manifest, before=previous.key if previous is not None else None))
-        if manifest.epoch >= 0:  # a first state shows nothing of what else there is, and leaves nothing behind
-            self._clean(manifest, [epoch_name(prefix, epoch) for epoch in known[KEPT - 1 :]], needed, stale)
-
-    def _previous(self, prefix: str, known: list[int]) -> Manifest | None:
-        """The newest manifest so far, which is kept beside the next; None if there is none, or it is damaged."""
-        with suppress(BlobMissing, CorruptState):
-            return read_manifest(self._store, epoch_name(prefix, known[0])) if known else None
-        return None
-
-    def _clean(self, manifest: Manifest, gone: list[str], needed: set[str], stale: tuple[str, ...]) -> None:
-        """Delete `gone`, and all else of the query that is not `needed` any more."""
-        prefix = manifest.prefix
-        first = prefix not in self._stale
-        waiting = self._stale.setdefault(prefix, set())
-        waiting.update(stale)
-        gone += waiting - needed
-        waiting &= needed
-        epoch = manifest.epoch  # older snapshots than LATE cannot be reported any more
-        for kind, before in (("log", epoch + 1), ("whole", epoch + 1), ("begun", epoch), ("units", epoch - LATE)):
-            for name, _ in self._store.names(f"{prefix}{kind}/"):
-                parsed = parse(name)
-                if parsed is not None and parsed.epoch < before and name not in needed:
-                    gone.append(name)
-        self._store.delete(gone)
-        if first and isinstance(self._store, Fence):
-            self._store.tidy(prefix, self._complete)
-
-    def _complete(self) -> bool:
-        """Whether no operator and query in the store lacks anything; by an altered claim, notes would be hidden."""
-        prefixes = {parsed.prefix for name, _ in self._store.names() if (parsed := parse(name)) is not None}
-        found = (latest(self._store, prefix) for prefix in prefixes)
-        return not any(each.damaged or each.missing for each in found)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -39,9 +39,7 @@ from evenflow.control.events import (
 from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError, described
 from evenflow.model import MoveUnits
 from evenflow.model.entries import (
-    ControllerErrorEntry,
     ControllerFailedEntry,
-    EntriesLeftOutEntry,
     EventEntry,
     FeederFailedEntry,
     PeerRefusedEntry,
@@ -50,7 +48,6 @@ from evenflow.model.entries import (
 )
 from evenflow.model.messages import (
     CodeWanted,
-    FeederHello,
     FeederRefused,
     Hello,
     NoCode,
@@ -59,11 +56,14 @@ from evenflow.model.messages import (
     WorkerHello,
 )
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Unpassing
-from evenflow.runtime.driver.eventlog import EventLog, Quota
+from evenflow.runtime.driver.error_log import ErrorLog
+from evenflow.runtime.driver.eventlog import EventLog
+from evenflow.runtime.driver.newcomers import Found, Newcomers
+from evenflow.runtime.driver.peer_channels import PeerChannels, tell
 from evenflow.runtime.driver.queries import Queries
 from evenflow.runtime.driver.stages import Stages
 from evenflow.runtime.threads import BackgroundThread, Start
-from evenflow.runtime.wire.channel import Channel, PeerGone
+from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import TO_CONTROLLER, control
 from evenflow.runtime.wire.poller import Lost, Poller, Received
@@ -72,17 +72,6 @@ logger = logging.getLogger("evenflow")
 T = TypeVar("T")
 OPEN_S = CLOSE_S = 10.0
 REPORTS_S = 2.0
-EARLY = 10_000
-"""Messages of one task that are kept, at most, while the store is asked: a patient one sends one a second."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What the store has of a query."""
-
-    query: tuple[str, str]
-    """The region, and the query's id."""
-    saved: Any
 
 
 class _Reply(threading.Event):
@@ -116,32 +105,18 @@ class ControllerThread(BackgroundThread):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__("controller", self._run, self._failed, start)
-        self._stages = stages
-        self._replace_worker, self._ticked = replace_worker, ticked
-        self._untouched = untouched
-        self._checkpoint_thread = checkpoint_thread
-        self._cancel = cancel
-        self._queries = queries
-        self._controller = controller
-        self._log = log
-        self._period = period
+        self._queries, self._stages, self._checkpoint_thread = queries, stages, checkpoint_thread
+        self._cancel, self._replace_worker, self._ticked = cancel, replace_worker, ticked
+        self._newcomers = Newcomers(queries, stages, checkpoint_thread, untouched, self.post)
+        self._controller, self._log, self._period = controller, log, period
         self._poller = poller or Poller(secret)
         self.port = self._poller.listen(host)
-        self._clock = clock
-        self._zero = clock()
+        self._clock, self._zero = clock, clock()
         self._lock = threading.RLock()
-        self._peers: dict[Channel, int] = {}
-        self._channels: dict[int, Channel] = {}
-        self._numbers, self._questions = itertools.count(1), itertools.count(1)
-        self._looking: dict[tuple[str, str], list[tuple[Channel, FeederJoinedEvent]]] = {}
-        """By region and query, tasks that wait until it is known what the store has of it."""
-        self._runs: dict[tuple[str, str], str] = {}
-        """By region and query, the newest start of the query that is known to have the operators it had."""
-        self._early: dict[Channel, list[Frame]] = {}
-        """By connection of such a task, the frames that came from it meanwhile."""
-        self._quota, self._errors = Quota(), Quota(10)
+        self._peers, self._questions = PeerChannels(), itertools.count(1)
+        self._errors = ErrorLog(log, self.now)
         self._code: dict[str, bytes] = {}
-        self._posted: queue.SimpleQueue[tuple[Event | _Found, _Reply | None]] = queue.SimpleQueue()
+        self._posted: queue.SimpleQueue[tuple[Event | Found, _Reply | None]] = queue.SimpleQueue()
         if checkpoint_thread is not None:
             checkpoint_thread.on_lost = lambda why: self.post(CheckpointTakenEvent(self.now(), why))
         self.begin()
@@ -156,7 +131,7 @@ class ControllerThread(BackgroundThread):
         with self._lock:
             return question(self._controller)
 
-    def post(self, event: Event | _Found, done: _Reply | None = None) -> None:
+    def post(self, event: Event | Found, done: _Reply | None = None) -> None:
         """Give the controller an event from another thread; `done` is set when it has been handled, or went wrong."""
         self._posted.put((event, done))
         self._poller.wake()
@@ -221,7 +196,7 @@ class ControllerThread(BackgroundThread):
                 self._checkpoint_thread.close()
         finally:
             self._poller.close()
-            self._tell_left_out(closing=True)
+            self._errors.tell_left_out(closing=True)
             self._log.close()
 
     def rouse(self) -> None:
@@ -237,7 +212,7 @@ class ControllerThread(BackgroundThread):
         reason = f"the controller has failed: {self.failure}"
         with suppress(Exception), self._lock:
             self._log.write(ControllerFailedEntry(time=self.now(), error=self.failure))
-            for peer, channel in self._channels.items():
+            for peer, channel in self._peers.channels.items():
                 self._dismiss(channel, peer, reason)
         with suppress(Exception):
             self._poller.close()
@@ -253,16 +228,16 @@ class ControllerThread(BackgroundThread):
                 with self._lock:
                     match happening:
                         case Received(channel=channel, frame=frame):
-                            self._attempt("hear a peer", partial(self._received, channel, frame))
+                            self._errors.attempt("hear a peer", partial(self._received, channel, frame))
                         case Lost(channel=channel, reason=reason, known=known):
-                            self._attempt("let a peer go", partial(self._lost, channel, reason, known))
+                            self._errors.attempt("let a peer go", partial(self._lost, channel, reason, known))
             if self.now() >= due:
                 due = max(due + self._period, self.now())
                 self._posted.put((TickEvent(self.now()), None))
-                self._attempt("look for unpersisted DataFrames", self._look_for_unpersisted)
-                self._attempt("note the executors", self._ticked)
+                self._errors.attempt("look for unpersisted DataFrames", self._look_for_unpersisted)
+                self._errors.attempt("note the executors", self._ticked)
                 with self._lock:
-                    self._tell_left_out()
+                    self._errors.tell_left_out()
             while not self._posted.empty():
                 event, done = self._posted.get()
                 with self._lock:
@@ -282,38 +257,24 @@ class ControllerThread(BackgroundThread):
         if gone:
             self._posted.put((ResultUnpersistedEvent(self.now(), gone), None))
 
-    def _handle(self, event: Event | _Found) -> str:
+    def _handle(self, event: Event | Found) -> str:
         """Handle an event; what went wrong."""
-        error = self._attempt(f"handle {type(event).__name__}", lambda: self._do(event))
+        error = self._errors.attempt(f"handle {type(event).__name__}", lambda: self._do(event))
         return error or (self._controller.failure(event.region) if isinstance(event, RegionOpenedEvent) else "")
-
-    def _attempt(self, what: str, act: Callable[[], None]) -> str:
-        """Do something; what went wrong. It must not end the thread that serves all others, but is heard."""
-        try:
-            act()
-        except Exception as error:
-            self._log.write(ControllerErrorEntry(time=self.now(), on=what, error=described(error)))
-            if self._errors.admits("controller-error"):
-                logger.error("evenflow's controller could not %s", what, exc_info=error)
-            return described(error)
-        return ""
 
     def _fail(self, region: str, error: str) -> None:
         """Something for a region went wrong, if it was about one: that region is closed, and no other."""
         if region:
             self._posted.put((RegionFailedEvent(self.now(), region, error), None))
 
-    def _do(self, event: Event | _Found) -> None:
-        if not isinstance(event, _Found):
+    def _do(self, event: Event | Found) -> None:
+        if not isinstance(event, Found):
             self._carry_out(self._controller.handle(event))
             return
-        for channel, feeder in self._looking.pop(event.query):
-            if not isinstance(event.saved, str):
-                self._runs[event.query] = feeder.run
-            if channel in self._early:  # or it has gone meanwhile
-                self._welcome(channel, replace(feeder, time=self.now(), saved=event.saved))
-                for frame in self._early.pop(channel, ()):
-                    self._received(channel, frame)
+        for channel, feeder in self._newcomers.found(event):
+            self._welcome(channel, replace(feeder, time=self.now()))
+            for frame in self._newcomers.release(channel):
+                self._received(channel, frame)
 
     def _welcome(self, channel: Channel, feeder: FeederJoinedEvent) -> None:
         try:
@@ -329,30 +290,26 @@ class ControllerThread(BackgroundThread):
 
     def _turn_out(self, channel: Channel, reason: str) -> None:
         """Tell a peer why, and hang up."""
-        self._refuse(PeerRefusedEntry(time=self.now(), reason=reason))
-        self._dismiss(channel, self._peers.get(channel), reason)
+        self._errors.write(PeerRefusedEntry(time=self.now(), reason=reason))
+        self._dismiss(channel, self._peers.of(channel), reason)
         self._poller.drop(channel)
         self._lost(channel, reason, True)
 
     def _dismiss(self, channel: Channel, peer: int | None, reason: str) -> None:
         """Tell a peer that it is to go."""
         is_worker = peer is not None and self._controller.is_worker(peer)
-        self._tell(channel, control(Shutdown(reason) if is_worker else FeederRefused(reason)))
+        tell(channel, control(Shutdown(reason) if is_worker else FeederRefused(reason)))
 
     def _hear(self, channel: Channel, frame: Frame) -> None:
-        if channel in self._early:
-            if len(self._early[channel]) >= EARLY:
-                raise ProtocolError(f"it said {EARLY} things before it was known what the store has of its query")
-            self._early[channel].append(frame)
-        else:
+        if not self._newcomers.keep(channel, frame):
             self._take(channel, TO_CONTROLLER.read(frame))
 
     def _take(self, channel: Channel, message: ToController) -> None:
-        peer = self._peers.get(channel)
+        peer = self._peers.of(channel)
         if isinstance(message, Hello):
             if peer is not None:
                 raise ProtocolError("it has said before who it is")
-            self._meet(channel, next(self._numbers), message)
+            self._meet(channel, self._peers.new(), message)
         elif peer is None:
             raise ProtocolError(f"'{type(message).__name__}' came before the peer said who it is")
         elif isinstance(message, CodeWanted):
@@ -363,122 +320,61 @@ class ControllerThread(BackgroundThread):
     def _meet(self, channel: Channel, peer: int, hello: Hello) -> None:
         """Somebody says who it is."""
         if isinstance(hello, WorkerHello):
-            self._peers[channel], self._channels[peer] = peer, channel
+            self._peers.add(peer, channel)
             self._carry_out(self._controller.handle(MessageEvent(self.now(), peer, hello)))
             return
-        joined = self._joined(peer, hello)
-        self._peers[channel], self._channels[peer] = peer, channel
+        joined = self._newcomers.joined(self.now(), peer, hello)
+        self._peers.add(peer, channel)
         try:
-            waits = self._controller.unknown(joined) or self._is_new_run(joined)
+            unknown = self._controller.unknown(joined)
         except Exception as error:  # the region is broken, which ends it; this task is not in it, and is told here
             self._fail(joined.region, described(error))
             self._turn_out(channel, f"region {joined.region} has failed: {described(error)}")
             return
-        if waits:
-            self._introduce(channel, joined)
-        else:
-            self._carry_out(self._controller.handle(joined))
-
-    def _is_new_run(self, joined: FeederJoinedEvent) -> bool:
-        """Whether a query whose state is in memory was started again, and it is not known whether as it was."""
-        kept = self._checkpoint_thread is not None and self._checkpoint_thread.keeps(joined.region) is not None
-        return kept and bool(joined.query) and self._runs.get((joined.region, joined.query)) != joined.run
-
-    def _joined(self, peer: int, hello: FeederHello) -> FeederJoinedEvent:
-        """What a feeder says of its task, and what Spark says of the task's stage."""
-        now = self.now()
-        if self._queries is not None:
-            self._queries.meet(hello.query, hello.run)
-        facts = None
-        if self._stages is not None and hello.mark:
-            facts = self._stages.facts(hello.own_stage or hello.stage, hello.mark, hello.execution)
-        return FeederJoinedEvent(
-            now,
-            peer,
-            hello.region,
-            hello.partition,
-            hello.attempt,
-            hello.query,
-            hello.epoch,
-            hello.stage,
-            run=hello.run,
-            task=hello.task,
-            kinds=hello.kinds,
-            own_stage=hello.own_stage,
-            facts=facts,
-        )
-
-    def _introduce(self, channel: Channel, feeder: FeederJoinedEvent) -> None:
-        """Pass a new task to the controller; the first tasks of a stored query wait until the store has been read."""
-        if feeder.epoch and self._controller.unknown(feeder):
-            feeder = replace(feeder, untouched=self._untouched(feeder.query, feeder.epoch, feeder.region))
-        if self._checkpoint_thread is None or not self._checkpoint_thread.keeps(feeder.region):
-            self._carry_out(self._controller.handle(feeder))
-            return
-        query = feeder.region, feeder.query
-        if query not in self._looking:  # from then on: if the look cannot be begun, a retry must not wait for its end
-            if self._controller.unknown(feeder):
-                done = partial(self._looked, query)
-                self._checkpoint_thread.look(*query, feeder.epoch, feeder.first, done)
-            else:
-                self._checkpoint_thread.look_again(*query, feeder.epoch, lambda why: self._looked(query, why or None))
-        self._looking.setdefault(query, []).append((channel, feeder))
-        self._early[channel] = []
-
-    def _looked(self, query: tuple[str, str], saved: Any) -> None:
-        """On the checkpoint thread's thread: it is known what the store has of a query."""
-        self.post(_Found(query, saved))
+        event = self._newcomers.introduce(channel, joined, unknown)
+        if event is not None:
+            self._carry_out(self._controller.handle(event))
 
     def _send_code(self, channel: Channel, peer: int, operator: str) -> None:
         if operator in self._code:
-            self._tell(channel, Frame(Kind.CODE, operator.encode() + b"\n" + self._code[operator]))
+            tell(channel, Frame(Kind.CODE, operator.encode() + b"\n" + self._code[operator]))
         elif self._controller.is_worker(peer):  # the region was dropped since the worker was told to prepare for it
-            self._tell(channel, control(NoCode(operator)))
+            tell(channel, control(NoCode(operator)))
         else:
             raise ProtocolError(f"there is no operator {operator}")
 
     def _lost(self, channel: Channel, reason: str, known: bool) -> None:
-        self._early.pop(channel, None)
-        peer = self._peers.pop(channel, None)
+        self._newcomers.release(channel)
+        peer = self._peers.remove(channel)
         if peer is not None:
-            del self._channels[peer]
             run = self._controller.run_of(peer)
             self._handle(PeerLeftEvent(self.now(), peer, reason, bool(run) and self._was_stopped(run)))
         elif not known:
-            self._refuse(StrangerRefusedEntry(time=self.now(), reason=reason))
+            self._errors.write(StrangerRefusedEntry(time=self.now(), reason=reason))
 
     def _was_stopped(self, run: str) -> bool:
         """Whether a run of a query was stopped by the user; not if nobody can say."""
         found: list[bool] = []
         queries = self._queries
         if queries is not None:
-            self._attempt(f"ask whether run {run} of a query was stopped", lambda: found.append(queries.stopped(run)))
+            what = f"ask whether run {run} of a query was stopped"
+            self._errors.attempt(what, lambda: found.append(queries.stopped(run)))
         return found == [True]
-
-    def _refuse(self, entry: EventEntry) -> None:
-        """Somebody was turned out, which is written down; but no crowd can fill the log."""
-        if self._quota.admits(entry.event):
-            self._log.write(entry)
-
-    def _tell_left_out(self, closing: bool = False) -> None:
-        for kind, count in self._quota.left_out(self.now(), closing).items():
-            self._log.write(EntriesLeftOutEntry(time=self.now(), kind=kind, count=count))
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         """Carry out instructions. If one cannot be, its region is closed, and the others are carried out."""
         for instruction in instructions:
-            error = self._attempt(f"carry out {type(instruction).__name__}", partial(self._carry_out_one, instruction))
+            what = f"carry out {type(instruction).__name__}"
+            error = self._errors.attempt(what, partial(self._carry_out_one, instruction))
             if error:
                 self._fail(self._controller.concerned(instruction), error)
 
     def _carry_out_one(self, instruction: Instruction) -> None:
         match instruction:
             case SendInstruction(peer=peer, message=message):
-                channel = self._channels.get(peer)
-                if channel is not None:
-                    self._tell(channel, control(message))
-            case WorkerTroubleEntry() | FeederFailedEntry() if not self._quota.admits(instruction.event):
-                return  # counted with the others of its kind
+                self._peers.send(peer, message)
+            case WorkerTroubleEntry() | FeederFailedEntry():
+                self._errors.write(instruction)
             case EventEntry():
                 self._log.write(instruction)
             case WarnInstruction(text=text):
@@ -492,19 +388,13 @@ class ControllerThread(BackgroundThread):
 
     def _replace(self, peer: int, worker: int, reason: str) -> None:
         """Hang up on a worker, which ends when it notices, and have another started."""
-        channel = self._channels.pop(peer, None)
+        channel = self._peers.channels.get(peer)
         if channel is not None:
-            del self._peers[channel]
-            self._tell(channel, control(Shutdown(reason)))
+            self._peers.send(peer, Shutdown(reason))
+            self._peers.remove(channel)
             self._poller.drop(channel)
         self._replace_worker(worker)
 
     def _saved(self, save: SaveInstruction, error: str) -> None:
         """On the checkpoint thread's thread: something is durable, or cannot be."""
         self.post(SaveEndedEvent(self.now(), save, error, isinstance(error, Unpassing)))
-
-    def _tell(self, channel: Channel, frame: Frame) -> None:
-        try:
-            channel.send(frame)
-        except PeerGone:
-            channel.reading = True  # the poller will find it gone and tell us in its own time

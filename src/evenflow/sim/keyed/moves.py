@@ -1,4 +1,4 @@
-"""Movements of units between simulated workers: what `control.moves.movement` asks for, step by step."""
+"""Movements of units between simulated workers: what `control.moves.movements` asks for, step by step."""
 
 from __future__ import annotations
 

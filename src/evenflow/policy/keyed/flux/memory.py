@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from evenflow.model import Consumer, KeyedSnapshot, MoveUnits
+from evenflow.model import KeyedSnapshot, KeyedWorker, MoveUnits
 from evenflow.policy.keyed.flux.load import EQUAL, check_imbalance
 from evenflow.policy.keyed.flux.rounds import Rounds
 from evenflow.policy.keyed.owners import Floats
@@ -80,7 +80,7 @@ def balance_memory(now: KeyedSnapshot, th_imb: float) -> list[MoveUnits]:
     return moves
 
 
-def _uneven(donor: Consumer, receiver: Consumer, th_imb: float) -> bool:
+def _uneven(donor: KeyedWorker, receiver: KeyedWorker, th_imb: float) -> bool:
     """Whether U_d >= th_imb U_r, without dividing; never if the receiver has no budget."""
     one, other = donor.resident + donor.spilled, receiver.resident + receiver.spilled
     return receiver.memory > 0 and one * receiver.memory >= th_imb * (1 - EQUAL) * other * donor.memory

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from evenflow.control.events import Instruction, Peer, SendInstruction
-from evenflow.control.workers import Site
+from evenflow.control.workers import WorkerLife
 from evenflow.model import Performance
 from evenflow.model.entries import QosEntry
 from evenflow.model.messages import ServiceWeights, ShedRows
@@ -29,7 +29,7 @@ Serve = Callable[[float, str, Callable[[], Iterable[Instruction]]], Iterable[Ins
 IDLE = Adjusted(1.0, 0.0, 0.0, "no rows")
 
 
-class Service:
+class QosKeeper:
     """What regions get of the workers they share, by `qos`: weights, and targets that change them."""
 
     def __init__(self, qos: Mapping[str, float | Qos], sharing: Sharing) -> None:
@@ -42,7 +42,7 @@ class Service:
         self,
         time: float,
         regions: Mapping[str, OrderedRegion | KeyedRegion],
-        sites: Mapping[int, Site],
+        workers: Mapping[int, WorkerLife],
         serve: Serve,
     ) -> Iterator[Instruction]:
         """Look at every target, and do what follows; `serve` keeps an error of one region from the others."""
@@ -50,28 +50,32 @@ class Service:
             return
         quiet: dict[str, float] = {}
         for name, region in list(regions.items()):
-            yield from serve(time, name, partial(self._look, time, region, sites, quiet))
+            yield from serve(time, name, partial(self._look, time, region, workers, quiet))
         busy = [name for name, seconds in quiet.items() if seconds < BUSY_S]
         for name in busy:
-            yield from serve(time, name, partial(self._decide, time, regions[name], sites, len(busy) > 1))
+            yield from serve(time, name, partial(self._decide, time, regions[name], workers, len(busy) > 1))
 
     def _look(
-        self, time: float, region: OrderedRegion | KeyedRegion, sites: Mapping[int, Site], quiet: dict[str, float]
+        self,
+        time: float,
+        region: OrderedRegion | KeyedRegion,
+        workers: Mapping[int, WorkerLife],
+        quiet: dict[str, float],
     ) -> Iterator[Instruction]:
         """Add to `quiet` for how long a region has had no rows; one that is idle gives everything back."""
         name = region.name
         seconds = quiet[name] = self._quiet_s(time, name, region.performance.total)
         if seconds >= IDLE_S and (name in self._sharing.boosts or region.shed):
             self._targets.forget(name)
-            yield from self._adjust(time, region, qos_of(self._qos, name), IDLE, sites)
+            yield from self._adjust(time, region, qos_of(self._qos, name), IDLE, workers)
 
     def _decide(
-        self, time: float, region: OrderedRegion | KeyedRegion, sites: Mapping[int, Site], shared: bool
+        self, time: float, region: OrderedRegion | KeyedRegion, workers: Mapping[int, WorkerLife], shared: bool
     ) -> Iterator[Instruction]:
         qos = qos_of(self._qos, region.name)
         adjusted = self._targets.decide(time, region.name, qos, region.performance.total, shared)
         if adjusted is not None:
-            yield from self._adjust(time, region, qos, adjusted, sites)
+            yield from self._adjust(time, region, qos, adjusted, workers)
 
     def joined(self, peer: Peer) -> Iterator[Instruction]:
         """A worker has started: tell it what the others know."""
@@ -98,15 +102,15 @@ class Service:
         region: OrderedRegion | KeyedRegion,
         qos: Qos,
         adjusted: Adjusted,
-        sites: Mapping[int, Site],
+        workers: Mapping[int, WorkerLife],
     ) -> Iterator[Instruction]:
         boosts = self._sharing.boosts
         if adjusted.boost != boosts.get(region.name, 1.0):
             boosts[region.name] = adjusted.boost
             if adjusted.boost == 1.0:
                 del boosts[region.name]
-            for site in sites.values():
-                yield SendInstruction(site.peer, self._weights())
+            for life in workers.values():
+                yield SendInstruction(life.peer, self._weights())
         if adjusted.shed != region.shed:
             region.shed = adjusted.shed
             for peer in sorted(region.feeders):
