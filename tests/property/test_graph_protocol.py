@@ -186,16 +186,17 @@ def _left_last(self, frames):
 
 
 def _released(self, known, order):
-    RELEASE(self, known, order)
+    outgoing = RELEASE(self, known, order)
     if known.ways is not None:
         known.ways.release(order.move, order.worker)
+    return outgoing
 
 
 HANDLE = movements.LocalMovements.handle
 APPEND, RELEASE = RowQueue.append, routings.Routings._release
 WRONG = {
     "a movement does not flush": (movements.LocalMovements, "handle", _unflushed),
-    "rows of units that move are not held": (routings.Routings, "_pause", lambda *_: None),
+    "rows of units that move are not held": (routings.Routings, "_pause", lambda *_: []),
     "neighbours move together": (Movements, "_parts", _together),
     "neighbours move at once": (Movements, "_has_to_wait", lambda *_: False),
     "nobody is told of new owners": (GraphRegion, "_route", lambda _self: iter(())),

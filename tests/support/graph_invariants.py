@@ -139,20 +139,21 @@ def check_flows(world):
         if region.graph.measured._told:
             _fail(world, f"the controller takes rows of {name} to wait: {region.graph.measured._told}")
     for process in world.live():
-        flows = process.worker._sessions._flows
-        if flows is None:
+        if process.worker.assembly.keyed is None:
             continue
-        held = {name: known for name, known in flows.routings.items() if known.held or known.gates}
+        flows = process.worker.assembly.keyed.flows
+        routings = flows.unit_rows.routings
         left = {
-            "frames": len(flows._queue),
-            "held": held,
-            "flushes": flows._flushing,
-            "feeders": flows._feeders,
+            "frames": len(flows.queue),
+            "bytes": flows.queue.bytes,
+            "held": {name: known for name, known in routings.items() if known.held or known.gates},
+            "flushes": flows.unit_rows.flushing,
+            "feeders": flows.feeders,
+            "beginning": flows.beginning,
         }
-        left |= {"beginning": flows._beginning, "bytes": flows._queue.bytes}
         if any(left.values()):
             _fail(world, f"{process.name} keeps {left}")
-        for name, known in flows.routings.items():
+        for name, known in routings.items():
             table = world.regions[name].movements.table
             if known.ways is not None and known.ways._destination.tolist() != table.owners.tolist():
                 _fail(world, f"{process.name} knows other owners of {name}: {known.ways._destination}, {table.owners}")

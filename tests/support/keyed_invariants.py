@@ -97,7 +97,7 @@ def _check_log(world):
 
 
 def hosts(world):
-    return {p.number: p.worker.hosting.host for p in world.live() if p.worker.hosting.host is not None}
+    return {p.number: p.worker.assembly.keyed.host for p in world.live() if p.worker.assembly.keyed is not None}
 
 
 def _check_state(world):
@@ -156,7 +156,7 @@ def _check_leaks(world):
         if any(known.feeders for known in host.regions.values()):
             _fail(world, f"worker {number} thinks that feeders are there")
     for process in world.live():
-        if not process.worker.hosting.direct_transfer.idle:
+        if not process.worker.assembly.direct_transfer.idle:
             _fail(world, f"the direct transfer of {process.name} keeps something")
     controller = world.controller
     left = (controller.feeders, *(r.feeders for r in world.regions.values()))

@@ -1,6 +1,7 @@
 """A worker's keyed host alone: its messages and parcels are noted, nothing is sent."""
 
 import queue
+import time
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -8,9 +9,9 @@ import pyarrow as pa
 from evenflow.model.messages import MoveReport, SendUnits
 from evenflow.model.tickets import ticket
 from evenflow.operators.hosted import Hosted
+from evenflow.runtime.worker.assembly import keyed_host
 from evenflow.runtime.worker.moves.direct_transfer import Parcel
 from evenflow.runtime.worker.rows.instances import Instances
-from evenflow.runtime.worker.rows.keyed import KeyedHost
 from tests.support.keyed_rig import OUT, ROWS, Nth
 
 KEY = "every worker's here"
@@ -30,6 +31,29 @@ class Courier:
         self.sent.append(parcel)
 
 
+class NoGraphs:
+    """Stands in for the rows of graphs: there are none."""
+
+    def flush(self, _move, _region):
+        return False
+
+    def take_rows(self, _region, _units):
+        return []
+
+    def keep_rows(self, _region, _move, _units, _rows):
+        return False
+
+
+NOTHING = {
+    "give": lambda _answers: None,
+    "graph_rows": NoGraphs(),
+    "checkpointer": None,
+    "store_transfer": None,
+    "loader": None,
+    "clock": time.perf_counter,
+}
+
+
 @dataclass
 class Site:
     """A host alone."""
@@ -47,14 +71,18 @@ class Site:
 
     def use_store(self, transfer):
         """Have a host that moves units by way of a store, too."""
-        self.host = KeyedHost(self.told.append, self.courier, lambda _name: self.code, store_transfer=transfer)
+        self.host = self.made(store_transfer=transfer)
+
+    def made(self, **parts):
+        """A host with some parts of a worker, and without the others."""
+        own = {"tell": self.told.append, "code": lambda _name: self.code, "direct_transfer": self.courier}
+        return keyed_host(**{**NOTHING, "instances": Instances(), **own, **parts})
 
     def use_memory(self, budget):
         """Have a host whose state may take so many bytes of memory; its clock is `seconds`."""
         self.seconds = 0.0
         self.instances = Instances(budget, lambda: self.seconds)
-        more = {"instances": self.instances, "clock": lambda: self.seconds, "give": self.given.extend}
-        self.host = KeyedHost(self.told.append, self.courier, lambda _name: self.code, **more)
+        self.host = self.made(instances=self.instances, clock=lambda: self.seconds, give=self.given.extend)
 
     def open(self, region="r"):
         self.host.open(region, "op", self.units, 0.0, 0.0)

@@ -17,7 +17,6 @@ from evenflow.model.messages import (
     UnitsMoved,
 )
 from evenflow.runtime.worker.events import MarkerReachedEvent
-from evenflow.runtime.worker.rows.keyed import KeyedHost
 from evenflow.runtime.worker.saving.checkpointer import Checkpointer
 from evenflow.runtime.worker.saving.loader import Loaded
 from evenflow.runtime.worker.saving.repeats import rows_to_repeat
@@ -185,7 +184,7 @@ def test_state_returns_from_disk_when_units_have_left_although_no_row_waits_for_
     assert not state.pending_rows
     site.move(1, range(2, 8))
     for _ in range(20):
-        site.host.rotate(lambda region, error: pytest.fail(f"{region}: {error}"))
+        assert list(site.host.rotate()) == []
         site.seconds += 1.0
     assert state.resident.all()
     assert not site.host.returning
@@ -275,8 +274,7 @@ class Stored(Site):
         self.blob_writer, self.loader, self.answers = FakeBlobWriter(), Loads(), []
         answer = lambda feeder, durable: self.answers.append((feeder, durable.segments))  # noqa: E731
         checkpointer = Checkpointer("3.7", self.told.append, answer, self.blob_writer)
-        about = self.told.append, self.courier, lambda _name: self.code, checkpointer
-        self.host = KeyedHost(*about, store_transfer=transfer, loader=self.loader)
+        self.host = self.made(checkpointer=checkpointer, store_transfer=transfer, loader=self.loader)
 
     def feed_stored(self, stamp, *keys):
         batch = pa.RecordBatch.from_arrays(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import inf
@@ -13,18 +12,15 @@ import pyarrow as pa
 
 from evenflow.errors import ProtocolError
 from evenflow.model.messages import REPORT_S, EvaluationOrder, MovementOrder, RowsDiffer
-from evenflow.operators.hosted import Hosted, units_of
+from evenflow.operators.hosted import units_of
 from evenflow.operators.keyed import Units
 from evenflow.runtime.worker.events import MarkerReachedEvent
-from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer
 from evenflow.runtime.worker.moves.label import Part
-from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
 from evenflow.runtime.worker.moves.unit_mover import UnitMover
-from evenflow.runtime.worker.rows.instances import Answer, Instance, Instances, answers, process
+from evenflow.runtime.worker.rows.instances import Answer, Instance, answers, process
 from evenflow.runtime.worker.rows.regions import HostedRegion, HostedRegions
 from evenflow.runtime.worker.saving.checkpointer import Checkpointer, SendMessage, Stamp
 from evenflow.runtime.worker.saving.evaluations import HostedEvaluations
-from evenflow.runtime.worker.saving.loader import Loader
 from evenflow.runtime.worker.saving.repeats import OtherRows, RepeatedAttempt
 from evenflow.state.paging.paged import Paged
 
@@ -38,22 +34,20 @@ class KeyedHost:
 
     def __init__(
         self,
+        *,
         tell: SendMessage,
-        direct_transfer: DirectTransfer,
-        code: Callable[[str], Hosted | None],
-        checkpointer: Checkpointer | None = None,
-        instances: Instances | None = None,
-        give: Callable[[list[Answer]], None] = lambda answers: None,
-        store_transfer: StoreTransfer | None = None,
-        loader: Loader | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        regions: HostedRegions,
+        evaluations: HostedEvaluations,
+        mover: UnitMover,
+        checkpointer: Checkpointer | None,
+        clock: Callable[[], float],
     ) -> None:
         self.tell = tell
-        self._clock = clock
+        self.regions = regions
+        self.evaluations = evaluations
+        self.mover = mover
         self.checkpointer = checkpointer
-        self.regions = HostedRegions(code, instances or Instances(), give)
-        self.evaluations = HostedEvaluations(tell, self.regions, checkpointer, loader, clock)
-        self.mover = UnitMover(tell, direct_transfer, self.regions, self.evaluations.over, checkpointer, store_transfer)
+        self._clock = clock
         self.returning = False
         """Whether state is on its way back from disk, a little each time."""
 
@@ -199,8 +193,8 @@ class KeyedHost:
         if region is not None and isinstance(state, Paged):
             yield from (answers(self.regions.hosted(region), done) for done in state.draining())
 
-    def rotate(self, fail: Callable[[str, BaseException], None]) -> None:
-        """Bring back state that there is room for, or for which enough rows wait; `fail` hears which region cannot."""
+    def rotate(self) -> Iterator[tuple[str, BaseException]]:
+        """Bring back state that there is room for, or for which enough rows wait; yields regions that fail."""
         self.returning = False
         for name, region in list(self.regions.items()):
             for state in region.paged:
@@ -210,7 +204,7 @@ class KeyedHost:
                 try:
                     self.regions.give(answers(self.regions.hosted(region), state.rotate(began)))
                 except BaseException as error:  # the user's code, or a disk that is full
-                    fail(name, error)
+                    yield name, error
                 self.served(name, self._clock() - began)
                 self.returning |= state.returning
 

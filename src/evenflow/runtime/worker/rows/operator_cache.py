@@ -32,6 +32,11 @@ class OperatorCache(dict[str, Any]):
             self._tell(CodeWanted(operator))
         return self.get(operator)
 
+    def failure(self, operator: str) -> BaseException | None:
+        """Why an operator could not be loaded; None if it could be, or is not here yet."""
+        found = self.get(operator)
+        return found.error if isinstance(found, Broken) else None
+
     def unknown(self, operator: str) -> None:
         """The controller does not have this operator now: it may be asked again."""
         self._asked.discard(operator)
