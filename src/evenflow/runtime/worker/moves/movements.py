@@ -122,9 +122,7 @@ class LocalMovements:
             case RestoreUnits(move, region):
                 return self._restore(move, region)
             case UnitsArrivedEvent(move, parcel):
-                if move not in self._discarded and move not in self._installed:
-                    self.arrived[move] = parcel
-                return []
+                return self._arrive(move, parcel)
             case UnitsInstalledEvent():
                 return self._put_in(event)
             case FetchUnits(move, region):
@@ -207,6 +205,11 @@ class LocalMovements:
         return leaving, [DeleteUnitsInstruction(move, leaving.order.region)]
 
     # -- units that arrive
+
+    def _arrive(self, move: int, parcel: Any) -> list[MovementInstruction]:
+        if move not in self._discarded and move not in self._installed:
+            self.arrived[move] = parcel
+        return []
 
     def _put_in(self, event: UnitsInstalledEvent) -> list[MovementInstruction]:
         move, region = event.move, event.region

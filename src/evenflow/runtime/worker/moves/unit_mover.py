@@ -184,8 +184,17 @@ class UnitMover:
     def _label(self, about: SendUnits, operator: str) -> bytes:
         units, evaluations = list(about.units), list(about.evaluations)
         touched = self._checkpointer.touched(about.region, evaluations, units) if self._checkpointer else {}
-        named = (about.move, about.region, operator, about.source)
-        return Label(*named, units, evaluations, about.ticket, touched).packed()
+        label = Label(
+            move=about.move,
+            region=about.region,
+            operator=operator,
+            source=about.source,
+            units=units,
+            evaluations=evaluations,
+            ticket=about.ticket,
+            touched=touched,
+        )
+        return label.packed()
 
     def _put_back(self, order: events.PutBackUnitsInstruction) -> events.UnitsPutBackEvent:
         taken: Taken = order.kept or Taken()

@@ -151,7 +151,8 @@ class KeyedHost:
             return give()
         except OtherRows as differs:
             repeat.failed = True
-            self.tell(RowsDiffer(name, evaluation, *repeat.stamp, str(differs)))
+            epoch, attempt = repeat.stamp
+            self.tell(RowsDiffer(region=name, evaluation=evaluation, epoch=epoch, attempt=attempt, why=str(differs)))
             return None
 
     def enter(self, name: str, evaluation: str, stamp: Stamp | None) -> tuple[HostedRegion, Instance]:

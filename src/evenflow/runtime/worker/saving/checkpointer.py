@@ -170,5 +170,14 @@ class Checkpointer:
         self._query_logs.pop((region, evaluation), None)
 
     def _report_saved(self, snapshot: SnapshotPut) -> None:
-        about = (snapshot.query_log.region, snapshot.query_log.evaluation, snapshot.epoch)
-        self._tell(UnitsSaved(*about, snapshot.name, snapshot.units, snapshot.size))
+        query_log = snapshot.query_log
+        self._tell(
+            UnitsSaved(
+                region=query_log.region,
+                evaluation=query_log.evaluation,
+                epoch=snapshot.epoch,
+                name=snapshot.name,
+                units=snapshot.units,
+                bytes=snapshot.size,
+            )
+        )

@@ -74,8 +74,16 @@ class HostedEvaluations:
             self.handle(events.LoopRoundEvent())
         while not self._loader.inbox.empty():
             loaded = self._loader.inbox.get()
-            about = loaded.error, loaded.bytes, loaded.rows, loaded.seconds
-            self.handle(events.LoadEndedEvent(loaded.order, loaded, *about))
+            self.handle(
+                events.LoadEndedEvent(
+                    order=loaded.order,
+                    loaded=loaded,
+                    error=loaded.error,
+                    bytes=loaded.bytes,
+                    rows=loaded.rows,
+                    seconds=loaded.seconds,
+                )
+            )
 
     def _carry_out(self, instruction: events.LoadInstruction) -> events.LoadEvent | None:
         match instruction:
