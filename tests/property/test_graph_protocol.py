@@ -120,7 +120,7 @@ def test_state_that_does_not_fit_is_on_disk(monkeypatch):
 def test_evaluations_that_begin_while_units_move(monkeypatch):
     """State of a feeder that was let in during a movement is not left behind by it, however late workers hear of it."""
     _late_orders(range(34, 40))
-    monkeypatch.setattr(routings.HostedWays, "reached", lambda self, version, _move: self.version >= version)
+    monkeypatch.setattr(routings.LocalRouting, "reached", lambda self, version, _move: self.version >= version)
     with pytest.raises((AssertionError, Trouble)):
         _late_orders(range(34, 120))
 

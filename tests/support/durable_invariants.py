@@ -119,7 +119,7 @@ def _check_state(world, query):
         return
     for process in world.live():
         keyed = process.worker.assembly.keyed
-        known = keyed.host.regions.get(query.region) if keyed is not None else None
+        known = keyed.server.regions.get(query.region) if keyed is not None else None
         copy = known.instances.get(query.evaluation) if known is not None else None
         for counts in copy.counts.values() if copy is not None else ():
             if found.keys() & counts.keys():

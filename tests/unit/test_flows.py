@@ -16,7 +16,7 @@ from evenflow.runtime.worker.rows.session import Session
 
 
 class Nobody:
-    """Stands in for connections, over which nothing is sent, and for a host without regions."""
+    """Stands in for connections, over which nothing is sent, and for a keyed server without regions."""
 
     def __init__(self):
         self.unsent, self.regions = 0, {}
@@ -35,7 +35,7 @@ def no_graph(_name):
 def flows():
     queue, nobody = RowQueue(), Nobody()
     about = {"peers": nobody, "routings": Routings(0, no_graph, queue), "new_id": lambda: 1}
-    around = Surroundings(worker=0, host=nobody, pace=None, clock=lambda: 0.0, **about)
+    around = Surroundings(worker=0, server=nobody, pace=None, clock=lambda: 0.0, **about)
     unit_rows = UnitRows(feeders={}, queue=queue, find_graph=no_graph, **about)
     return Flows(around=around, unit_rows=unit_rows, outbox=nobody, turn_s=1.0)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
     from evenflow.runtime.worker.moves.unit_mover import GraphRows
     from evenflow.runtime.worker.rows.instances import Answer, Instances
-    from evenflow.runtime.worker.rows.keyed import KeyedHost
+    from evenflow.runtime.worker.rows.keyed import KeyedServer
     from evenflow.runtime.worker.rows.keyed_kind import KeyedKind
     from evenflow.runtime.worker.saving.blob_writer import BlobWriter
     from evenflow.runtime.worker.saving.checkpointer import Checkpointer, SendMessage
@@ -50,7 +50,7 @@ ID_BITS = 64
 class KeyedParts:
     """The parts that serve keyed regions and graphs."""
 
-    host: KeyedHost
+    server: KeyedServer
     flows: Flows
     kind: KeyedKind
     """The kind of feeders that open a keyed region or a graph."""
@@ -105,7 +105,7 @@ class Assembly:
         unit_rows = self._unit_rows()
         instances = Instances(self._memory, self._clock, self._settings.t_gap)
         checkpointer = self._checkpointer(instances) if self._settings.checkpoint else None
-        host = keyed_host(
+        server = keyed_server(
             tell=self._tell,
             code=self.operators.fetch,
             give=self.outbox.give,
@@ -117,16 +117,16 @@ class Assembly:
             loader=self._loader,
             clock=self._clock,
         )
-        flows = self._flows(host, unit_rows)
+        flows = self._flows(server, unit_rows)
         about: dict[str, Any] = {
-            "host": host,
+            "server": server,
             "operators": self.operators,
             "outbox": self.outbox,
             "clock": self._clock,
         }
         graphs = GraphKind(**about, flows=flows)
         kind = KeyedOrGraphKind(**about, graphs=graphs, find_graph=unit_rows.find_graph)
-        return KeyedParts(host=host, flows=flows, kind=kind, peer_kind=PeerKind(flows))
+        return KeyedParts(server=server, flows=flows, kind=kind, peer_kind=PeerKind(flows))
 
     def _unit_rows(self) -> UnitRows:
         from evenflow.runtime.worker.graphs.lookup import GraphLookup
@@ -144,13 +144,13 @@ class Assembly:
             new_id=partial(self._environment.random_bits, ID_BITS),
         )
 
-    def _flows(self, host: KeyedHost, unit_rows: UnitRows) -> Flows:
+    def _flows(self, server: KeyedServer, unit_rows: UnitRows) -> Flows:
         from evenflow.runtime.worker.graphs.flows import Flows
         from evenflow.runtime.worker.graphs.passage import Surroundings
 
         around = Surroundings(
             worker=self._worker,
-            host=host,
+            server=server,
             peers=self.peers,
             routings=unit_rows.routings,
             pace=self.pace,
@@ -173,7 +173,7 @@ class Assembly:
     def set_memory(self, memory: int) -> None:
         """Have another budget from now on; the controller hears what came of it."""
         began, error = self._clock(), ""
-        regions = self.keyed.host.regions if self.keyed is not None else None
+        regions = self.keyed.server.regions if self.keyed is not None else None
         try:
             if not self._memory:
                 raise EvenflowError("the workers of this cluster have no memory budget that could be changed")
@@ -195,7 +195,7 @@ class Assembly:
     @property
     def behind(self) -> bool:
         """Whether the store is so far behind that no rows should be taken."""
-        checkpointer = self.keyed.host.checkpointer if self.keyed is not None else None
+        checkpointer = self.keyed.server.checkpointer if self.keyed is not None else None
         return checkpointer is not None and checkpointer.full
 
     def check_threads(self) -> None:
@@ -206,13 +206,13 @@ class Assembly:
 
     def closed_parts(self) -> Iterator[Any]:
         """The parts that have to be closed, in the order in which they are."""
-        host = self.keyed.host if self.keyed is not None else None
-        for part in (self.direct_transfer, self.store_transfer, self._loader, self._blob_writer, host):
+        server = self.keyed.server if self.keyed is not None else None
+        for part in (self.direct_transfer, self.store_transfer, self._loader, self._blob_writer, server):
             if part is not None:
                 yield part
 
 
-def keyed_host(
+def keyed_server(
     *,
     tell: SendMessage,
     code: Callable[[str], Hosted | None],
@@ -224,15 +224,15 @@ def keyed_host(
     store_transfer: StoreTransfer | None,
     loader: Loader | None,
     clock: Callable[[], float],
-) -> KeyedHost:
-    """The host of keyed operators, with its parts; `give` sends answers to feeders."""
+) -> KeyedServer:
+    """The keyed server with its parts; `give` sends answers to feeders."""
     from evenflow.runtime.worker.moves.unit_mover import UnitMover
-    from evenflow.runtime.worker.rows.keyed import KeyedHost
-    from evenflow.runtime.worker.rows.regions import HostedRegions
-    from evenflow.runtime.worker.saving.evaluations import HostedEvaluations
+    from evenflow.runtime.worker.rows.keyed import KeyedServer
+    from evenflow.runtime.worker.rows.regions import LocalRegions
+    from evenflow.runtime.worker.saving.evaluations import EvaluationStates
 
-    regions = HostedRegions(code, instances, give)
-    evaluations = HostedEvaluations(tell, regions, checkpointer, loader, clock)
+    regions = LocalRegions(code, instances, give)
+    evaluations = EvaluationStates(tell, regions, checkpointer, loader, clock)
     mover = UnitMover(
         tell=tell,
         direct_transfer=direct_transfer,
@@ -242,6 +242,6 @@ def keyed_host(
         checkpointer=checkpointer,
         store_transfer=store_transfer,
     )
-    return KeyedHost(
+    return KeyedServer(
         tell=tell, regions=regions, evaluations=evaluations, mover=mover, checkpointer=checkpointer, clock=clock
     )

@@ -120,9 +120,9 @@ class Worker:
 
     def _collect(self, keyed: KeyedParts) -> None:
         """Take what threads have brought; bring back state from disk, of which regions are told if it goes wrong."""
-        keyed.host.collect()
+        keyed.server.collect()
         if self._settings.memory:
-            for region, error in keyed.host.rotate():
+            for region, error in keyed.server.rotate():
                 self._sessions.fail_region(region, error)
 
     def tend_flows(self, now: float) -> None:
@@ -137,8 +137,8 @@ class Worker:
 
     def _patience(self) -> float:
         patience, keyed = self._settings.period, self.assembly.keyed
-        if keyed is not None and (keyed.host.active or keyed.host.returning):
-            patience = min(patience, self._limits.keyed_poll_s, keyed.host.due_in(self._clock()))
+        if keyed is not None and (keyed.server.active or keyed.server.returning):
+            patience = min(patience, self._limits.keyed_poll_s, keyed.server.due_in(self._clock()))
         due = self._peers.due_in
         return patience if due is None else min(patience, due)
 
@@ -250,7 +250,7 @@ class Worker:
                 keyed = self.assembly.keyed_parts()
                 if isinstance(order, AbandonMoves):
                     keyed.flows.abandon(order)
-                keyed.host.obey(order)
+                keyed.server.obey(order)
 
     def _tell(self, message: WorkerHello | CodeWanted | WorkerMessage) -> None:
         """Tell the controller something; if it is gone, so is our reason to be."""
@@ -269,7 +269,7 @@ class Worker:
         if self.stopped or not self._controller.open:
             return
         if self.assembly.keyed is not None:
-            self.assembly.keyed.host.report(now, self._poller.waited_s)
+            self.assembly.keyed.server.report(now, self._poller.waited_s)
         if now - self._reported >= self._settings.period:
             self._reported = now
             self._tell(self._sessions.done)

@@ -91,7 +91,7 @@ class Flows:
 
     def _tidy(self, region: str) -> None:
         """Let go of what orders hold of feeders that are gone, perhaps while the units were on their way here."""
-        known = self.around.host.regions.get(region)
+        known = self.around.server.regions.get(region)
         for state in known.instances.values() if known is not None else ():
             graph_of(state).keep(self.feeders)
 
@@ -144,12 +144,12 @@ class Flows:
     def _mark(self, frame: Frame) -> None:
         """All rows of a sender for the units of a movement are here; those that wait leave with the units."""
         sender = read_mark(frame)
-        self.around.host.mark(frame.sequence, sender)
+        self.around.server.mark(frame.sequence, sender)
 
     def _acknowledged(self, channel: Channel, move: int | None = None) -> None:
         """All rows before a flush are through on this connection; without a `move`, the connection is over."""
         for number in self.unit_rows.acknowledge(channel, move):
-            self.around.host.mover.handle(FlushedEvent(number))
+            self.around.server.mover.handle(FlushedEvent(number))
 
     def faults(self) -> list[ConnectionFault]:
         """The feeders that cannot go on, because rows of theirs could not be sent; each is told once."""
@@ -259,7 +259,7 @@ class Flows:
             self.frames += 1
             self.busy_s += took
             visit.counts.busy_s += took
-            around.host.served(session.region, took)
+            around.server.served(session.region, took)
             with suppress(ConnectionError):  # it has just gone, and the poller will say so
                 session.channel.send(done_frame(step.root, step.identity ^ caused, int(took * 1e6)))
             due += passage.following
@@ -279,7 +279,7 @@ class Flows:
                     bandwidths=self.around.peers.bandwidths,
                     filters=self._filters(region),
                 )
-                self.around.host.tell(news)
+                self.around.server.tell(news)
 
     def queued(self, region: str) -> int:
         """Rows that wait here, of one graph."""

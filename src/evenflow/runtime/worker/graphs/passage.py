@@ -24,15 +24,15 @@ from evenflow.runtime.wire.flows import flow_frame
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.worker.graphs.counts import FlowCounts
 from evenflow.runtime.worker.graphs.peers import Peers
-from evenflow.runtime.worker.graphs.routings import HostedWays, Routings
+from evenflow.runtime.worker.graphs.routings import LocalRouting, Routings
 from evenflow.runtime.worker.rows.codec import batch_parts, read_rows
 from evenflow.runtime.worker.rows.instances import Instance, apply, graph_of
 
 if TYPE_CHECKING:
     from evenflow.operators.keyed import Units
     from evenflow.runtime.worker.rows.emulation import EmulatedSpeed
-    from evenflow.runtime.worker.rows.keyed import KeyedHost
-    from evenflow.runtime.worker.rows.regions import HostedRegion
+    from evenflow.runtime.worker.rows.keyed import KeyedServer
+    from evenflow.runtime.worker.rows.regions import LocalRegion
     from evenflow.runtime.worker.rows.session import Session
     from evenflow.runtime.worker.saving.repeats import RepeatedAttempt
 
@@ -50,7 +50,7 @@ class Surroundings:
     """What passages need of their worker."""
 
     worker: int
-    host: KeyedHost
+    server: KeyedServer
     peers: Peers
     routings: Routings
     pace: EmulatedSpeed | None
@@ -65,7 +65,7 @@ class Visit:
 
     session: Session
     graph: HostedGraph
-    routing: HostedWays
+    routing: LocalRouting
     ways: Ways
     counts: FlowCounts
     until: float
@@ -114,9 +114,9 @@ class Passage:
         """The steps that follow this one."""
         self._region, self._state = self._entered()
 
-    def _entered(self) -> tuple[HostedRegion, Instance]:
+    def _entered(self) -> tuple[LocalRegion, Instance]:
         session = self._session
-        region, state = self._around.host.enter(session.region, session.evaluation, session.stamp)
+        region, state = self._around.server.enter(session.region, session.evaluation, session.stamp)
         graph_of(state).batch = session.epoch
         return region, state
 
@@ -221,7 +221,7 @@ class Passage:
             units = np.array([node.first + self._turn % node.units], np.int32)
         else:
             units = local + np.int32(node.first) if node.units > 1 else np.array([node.first], np.int32)
-        self._around.host.check_here(self._region, self._session.region, self._session.evaluation, units)
+        self._around.server.check_here(self._region, self._session.region, self._session.evaluation, units)
         if not rows.num_rows:  # a turn without rows, on its way to an order
             return self._graph.nothing(node)
         repeat = self._region.repeats.get(self._session.evaluation) if node.operator.logged else None
@@ -248,7 +248,7 @@ class Passage:
     def _repeat(self, node: NodePlan, repeat: RepeatedAttempt, units: Units) -> pa.RecordBatch:
         """Apply the logged rows that are due when rows of these units come; what they give."""
         session, given = self._session, [self._graph.nothing(node)]
-        for logged in self._around.host.logged(session.region, session.evaluation, repeat, units) or ():
+        for logged in self._around.server.logged(session.region, session.evaluation, repeat, units) or ():
             port, batch, mine = self._graph.from_log(logged)
             rows, local, keys = self._graph.rows_of(port, batch)
             given.append(apply(self._state, port, rows, mine, local, keys))
@@ -261,7 +261,7 @@ class Passage:
         self._visit.counts.add(each, out.num_rows, out.nbytes, seconds)
 
     def _log(self, port: int, batch: pa.RecordBatch, units: Units) -> None:
-        session, checkpointer = self._session, self._around.host.checkpointer
+        session, checkpointer = self._session, self._around.server.checkpointer
         if session.stamp is None or checkpointer is None:
             return
         logged = self._graph.logged(port, batch, units, session.epoch)

@@ -38,8 +38,8 @@ class HeldRows:
 
 
 @dataclass(slots=True)
-class HostedWays:
-    """The routing of one graph, as this worker knows it."""
+class LocalRouting:
+    """The routing of one graph, as this worker knows it, with the rows that it holds for units that move."""
 
     order: GraphRouting
     version: int
@@ -69,7 +69,7 @@ class HostedWays:
         return self.version >= version and self.move >= move
 
 
-class Routings(dict[str, HostedWays]):
+class Routings(dict[str, LocalRouting]):
     """The routing of all graphs, by region."""
 
     def __init__(self, worker: int, find_graph: FindGraph, queue: RowQueue) -> None:
@@ -135,7 +135,7 @@ class Routings(dict[str, HostedWays]):
             if known.ways is not None:
                 known.ways.release(gate.move, self._worker)
 
-    def hold(self, known: HostedWays, move: int, frame: Frame, rows: int) -> None:
+    def hold(self, known: LocalRouting, move: int, frame: Frame, rows: int) -> None:
         """Keep a frame until it is known where the units of a movement are; or if they are here, for their turn."""
         gate = known.gates.get(move)
         if gate is not None and gate.stays:
@@ -143,7 +143,7 @@ class Routings(dict[str, HostedWays]):
         else:
             known.held.setdefault(move, []).append(HeldRows(frame, rows))
 
-    def known(self, region: str) -> HostedWays | None:
+    def known(self, region: str) -> LocalRouting | None:
         """The routing of a graph; None while it, or the graph itself, is not here."""
         known = self.get(region)
         if known is None or known.ways is not None:
@@ -164,21 +164,21 @@ class Routings(dict[str, HostedWays]):
                 known.ways.pause(gate.move, known.ways.at(self._worker, gate.units))
         return known
 
-    def _place(self, known: HostedWays, gate: Gate) -> None:
+    def _place(self, known: LocalRouting, gate: Gate) -> None:
         known.gates[gate.move] = gate
         self._queue.append(gate)
 
     def _route(self, order: GraphRouting) -> None:
         """Begin with these owners. Rows held for movements that are not among those paused belong to what is over."""
         before = self.pop(order.region, None)  # what was told last is the last that is let go
-        known = self[order.region] = HostedWays(order, order.version, order.move)
+        known = self[order.region] = LocalRouting(order, order.version, order.move)
         if before is not None:
             moves = {each.move for each in order.paused}
             known.held = {move: rows for move, rows in before.held.items() if move in moves}
             known.gates = {move: gate for move, gate in before.gates.items() if gate.stays or move in moves}
         self.known(order.region)
 
-    def _pause(self, known: HostedWays, order: PauseUnits) -> list[Outgoing]:
+    def _pause(self, known: LocalRouting, order: PauseUnits) -> list[Outgoing]:
         if known.ways is None:  # no rows have been sent yet, so the marker need not wait
             known.early.append(order)
         else:
@@ -186,7 +186,7 @@ class Routings(dict[str, HostedWays]):
         known.move = order.move
         return [Outgoing(order.source, Frame(Kind.MARKER, MARK.pack(known.order.you), order.move))]
 
-    def _release(self, known: HostedWays, order: ReleaseUnits) -> list[Outgoing]:
+    def _release(self, known: LocalRouting, order: ReleaseUnits) -> list[Outgoing]:
         here = order.worker == self._worker
         held, gate = known.held.pop(order.move, []), known.gates.get(order.move)
         known.version = order.version

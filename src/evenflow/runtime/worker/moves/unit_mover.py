@@ -21,7 +21,7 @@ from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer, Parcel
 from evenflow.runtime.worker.moves.label import Label, Part
 from evenflow.runtime.worker.moves.movements import LocalMovements
 from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
-from evenflow.runtime.worker.rows.regions import HostedRegion, HostedRegions
+from evenflow.runtime.worker.rows.regions import LocalRegion, LocalRegions
 from evenflow.runtime.worker.saving.checkpointer import Checkpointer, SendMessage
 
 ExtractedStates = dict[str, dict[int, Any]]
@@ -67,7 +67,7 @@ class UnitMover:
         *,
         tell: SendMessage,
         direct_transfer: DirectTransfer,
-        regions: HostedRegions,
+        regions: LocalRegions,
         over: Container[tuple[str, str]],
         graph_rows: GraphRows,
         checkpointer: Checkpointer | None,
@@ -171,7 +171,7 @@ class UnitMover:
             about.move, taken, [label, body, *(memoryview(buffer.raw()) for buffer in buffers)]
         )
 
-    def _extract(self, about: SendUnits, region: HostedRegion, states: ExtractedStates) -> None:
+    def _extract(self, about: SendUnits, region: LocalRegion, states: ExtractedStates) -> None:
         self._regions.settle(about.region, list(about.units))
         for evaluation in about.evaluations:
             if evaluation in region.instances:
@@ -223,7 +223,7 @@ class UnitMover:
         placed: list[tuple[str, int]] = []
         try:
             if label.operator:
-                region: HostedRegion | None = self._regions.receiving(label.region, label.operator)
+                region: LocalRegion | None = self._regions.receiving(label.region, label.operator)
             else:
                 region = self._regions.get(label.region)
             states, frames = pickle.loads(body, buffers=buffers)
@@ -244,7 +244,7 @@ class UnitMover:
         size = len(body) + sum(memoryview(buffer).nbytes for buffer in buffers)
         return events.UnitsInstalledEvent(move, label.region, label.units, placed, size)
 
-    def _put_in(self, name: str, region: HostedRegion, states: ExtractedStates, placed: list[tuple[str, int]]) -> None:
+    def _put_in(self, name: str, region: LocalRegion, states: ExtractedStates, placed: list[tuple[str, int]]) -> None:
         """Install state, but for evaluations that are over; `placed` has what was begun."""
         for evaluation, units in states.items():
             if (name, evaluation) not in self._over:

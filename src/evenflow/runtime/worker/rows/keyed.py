@@ -1,4 +1,4 @@
-"""The keyed host: applies the rows of keyed operators to their state, and reports statistics."""
+"""The keyed server: applies the rows of keyed regions to their state, and reports statistics."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from evenflow.runtime.worker.events import MarkerReachedEvent
 from evenflow.runtime.worker.moves.label import Part
 from evenflow.runtime.worker.moves.unit_mover import UnitMover
 from evenflow.runtime.worker.rows.instances import Answer, Instance, answers, process
-from evenflow.runtime.worker.rows.regions import HostedRegion, HostedRegions
+from evenflow.runtime.worker.rows.regions import LocalRegion, LocalRegions
 from evenflow.runtime.worker.saving.checkpointer import Checkpointer, SendMessage, Stamp
-from evenflow.runtime.worker.saving.evaluations import HostedEvaluations
+from evenflow.runtime.worker.saving.evaluations import EvaluationStates
 from evenflow.runtime.worker.saving.repeats import OtherRows, RepeatedAttempt
 from evenflow.state.paging.paged import Paged
 
@@ -29,15 +29,15 @@ LEAST_WAIT_S = 0.001
 """So long is waited for a report at least: a clock may not tell what is shorter."""
 
 
-class KeyedHost:
-    """All keyed operators of one worker."""
+class KeyedServer:
+    """All keyed regions and graphs of one worker, with the state of their evaluations."""
 
     def __init__(
         self,
         *,
         tell: SendMessage,
-        regions: HostedRegions,
-        evaluations: HostedEvaluations,
+        regions: LocalRegions,
+        evaluations: EvaluationStates,
         mover: UnitMover,
         checkpointer: Checkpointer | None,
         clock: Callable[[], float],
@@ -75,7 +75,7 @@ class KeyedHost:
         """A feeder has opened a region, whose statistics are to be sent every `report_s` seconds."""
         self.regions.check_units(operator, units)
         if name not in self.regions:
-            self.regions[name] = HostedRegion(operator, units)
+            self.regions[name] = LocalRegion(operator, units)
         region = self.regions[name]
         if region.units != units:
             raise ProtocolError(f"a feeder of region {name} speaks of {units} units, and there are {region.units}")
@@ -106,7 +106,7 @@ class KeyedHost:
         due = min(dues, default=inf)
         return max(due, LEAST_WAIT_S) if due > 0 else 0.0
 
-    def _send_report(self, name: str, region: HostedRegion, now: float, waited_s: float) -> None:
+    def _send_report(self, name: str, region: LocalRegion, now: float, waited_s: float) -> None:
         self.tell(region.news(name, now, waited_s, self.regions.memory()))
 
     # -- rows
@@ -155,7 +155,7 @@ class KeyedHost:
             self.tell(RowsDiffer(region=name, evaluation=evaluation, epoch=epoch, attempt=attempt, why=str(differs)))
             return None
 
-    def enter(self, name: str, evaluation: str, stamp: Stamp | None) -> tuple[HostedRegion, Instance]:
+    def enter(self, name: str, evaluation: str, stamp: Stamp | None) -> tuple[LocalRegion, Instance]:
         """Rows of an evaluation are about to be applied; the instance that has its state. Raises if they may not be."""
         region = self.regions[name]
         self.evaluations.check_rows(name, evaluation, stamp)
@@ -167,7 +167,7 @@ class KeyedHost:
             self.checkpointer.enter(name, evaluation, region.units, stamp, instance, region.away.get(evaluation))
         return region, instance
 
-    def check_here(self, region: HostedRegion, name: str, evaluation: str, units: Units) -> None:
+    def check_here(self, region: LocalRegion, name: str, evaluation: str, units: Units) -> None:
         """Refuse rows of units that have left this worker."""
         away = region.away.get(evaluation)
         if away is not None and away[units].any():

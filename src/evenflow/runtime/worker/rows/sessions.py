@@ -65,7 +65,7 @@ class Sessions:
     def used(self) -> set[str]:
         """The operators that are used now."""
         keyed = self._assembly.keyed
-        return {session.operator for session in self._open.values()} | (keyed.host.operators if keyed else set())
+        return {session.operator for session in self._open.values()} | (keyed.server.operators if keyed else set())
 
     def set_weights(self, weights: Mapping[str, float]) -> None:
         """Serve operators by these weights from now on."""

@@ -11,7 +11,7 @@ from evenflow.operators.hosted import Hosted
 from evenflow.runtime.worker import events
 from evenflow.runtime.worker.machine import drive
 from evenflow.runtime.worker.rows.instances import let_go
-from evenflow.runtime.worker.rows.regions import HostedRegions
+from evenflow.runtime.worker.rows.regions import LocalRegions
 from evenflow.runtime.worker.saving.checkpointer import Checkpointer, SendMessage
 from evenflow.runtime.worker.saving.loader import Loaded, Loader
 from evenflow.runtime.worker.saving.loads import Loads
@@ -20,13 +20,13 @@ ALIVE_S = 1.0
 """While state is loaded in the worker's own loop, the controller hears this often that the worker is alive."""
 
 
-class HostedEvaluations:
-    """Between the machine that decides about evaluations and their state on this worker."""
+class EvaluationStates:
+    """The state of whole evaluations on one worker: asks `Loads` what to do with it, and does that."""
 
     def __init__(
         self,
         tell: SendMessage,
-        regions: HostedRegions,
+        regions: LocalRegions,
         checkpointer: Checkpointer | None,
         loader: Loader | None,
         clock: Callable[[], float],
