@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evenflow.errors import EvenflowError, described
 from evenflow.model.messages import MemorySet
@@ -118,14 +118,16 @@ class Assembly:
             clock=self._clock,
         )
         flows = self._flows(server, unit_rows)
-        about: dict[str, Any] = {
-            "server": server,
-            "operators": self.operators,
-            "outbox": self.outbox,
-            "clock": self._clock,
-        }
-        graphs = GraphKind(**about, flows=flows)
-        kind = KeyedOrGraphKind(**about, graphs=graphs, find_graph=unit_rows.find_graph)
+        operators, outbox, clock = self.operators, self.outbox, self._clock
+        graphs = GraphKind(server=server, operators=operators, outbox=outbox, clock=clock, flows=flows)
+        kind = KeyedOrGraphKind(
+            server=server,
+            operators=operators,
+            outbox=outbox,
+            clock=clock,
+            graphs=graphs,
+            find_graph=unit_rows.find_graph,
+        )
         return KeyedParts(server=server, flows=flows, kind=kind, peer_kind=PeerKind(flows))
 
     def _unit_rows(self) -> UnitRows:
@@ -204,12 +206,12 @@ class Assembly:
             if part is not None and part.failure:
                 raise EvenflowError(f"the {part.owner}'s thread has failed: {part.failure}")
 
-    def closed_parts(self) -> Iterator[Any]:
-        """The parts that have to be closed, in the order in which they are."""
+    def closing(self) -> Iterator[Callable[[], None]]:
+        """What closes each part that has to be closed, in the order in which they are closed."""
         server = self.keyed.server if self.keyed is not None else None
         for part in (self.direct_transfer, self.store_transfer, self._loader, self._blob_writer, server):
             if part is not None:
-                yield part
+                yield part.close
 
 
 def keyed_server(

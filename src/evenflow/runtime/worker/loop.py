@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec import structs
 
@@ -53,7 +52,7 @@ class WorkerTask:
     settings: Settings
     worker: int
 
-    def __call__(self, _rows: Iterable[Any]) -> Iterator[str]:
+    def __call__(self, _rows: Iterable[object]) -> Iterator[str]:
         """Serve until told to stop; yields the reason."""
         from pyspark import TaskContext
 
@@ -147,8 +146,8 @@ class Worker:
         with ExitStack() as stack:  # from the last to the first, whatever becomes of the others
             stack.callback(self.assembly.operators.clear)
             stack.callback(self._poller.close)
-            for part in reversed(list(self.assembly.closed_parts())):
-                stack.callback(part.close)
+            for close in reversed(list(self.assembly.closing())):
+                stack.callback(close)
 
     # -- connections
 

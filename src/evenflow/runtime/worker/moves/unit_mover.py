@@ -25,7 +25,7 @@ from evenflow.runtime.worker.rows.regions import LocalRegion, LocalRegions
 from evenflow.runtime.worker.saving.checkpointer import Checkpointer, SendMessage
 
 ExtractedStates = dict[str, dict[int, Any]]
-"""By evaluation and unit."""
+"""The user's state, by evaluation and unit."""
 NO_STORE = "this worker has no store"
 
 

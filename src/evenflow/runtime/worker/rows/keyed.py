@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import inf
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,11 @@ from evenflow.errors import ProtocolError
 from evenflow.model.messages import REPORT_S, EvaluationOrder, MovementOrder, RowsDiffer
 from evenflow.operators.hosted import units_of
 from evenflow.operators.keyed import Units
+from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.worker.events import MarkerReachedEvent
 from evenflow.runtime.worker.moves.label import Part
 from evenflow.runtime.worker.moves.unit_mover import UnitMover
-from evenflow.runtime.worker.rows.instances import Answer, Instance, answers, process
+from evenflow.runtime.worker.rows.instances import Answer, Instance, Tag, answers, process
 from evenflow.runtime.worker.rows.regions import LocalRegion, LocalRegions
 from evenflow.runtime.worker.saving.checkpointer import Checkpointer, SendMessage, Stamp
 from evenflow.runtime.worker.saving.evaluations import EvaluationStates
@@ -116,7 +117,7 @@ class KeyedServer:
         name: str,
         evaluation: str,
         batch: pa.RecordBatch,
-        tag: Any = None,
+        tag: Tag = None,
         stamp: Stamp | None = None,
         body: Part = b"",
     ) -> list[Answer]:
@@ -224,7 +225,7 @@ class KeyedServer:
             raise ProtocolError(f"a marker names unit {max(units)} of region {name}: it has {self.regions[name].units}")
         self.mover.handle(MarkerReachedEvent(move, feeder, name, units))
 
-    def end(self, name: str, evaluation: str, stamp: Stamp, feeder: Any) -> None:
+    def end(self, name: str, evaluation: str, stamp: Stamp, feeder: Channel) -> None:
         """A feeder wants to know when all its rows are durable."""
         assert self.checkpointer is not None
         region = self.regions.get(name)

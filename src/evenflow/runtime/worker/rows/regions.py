@@ -12,7 +12,7 @@ from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.model.messages import REPORT_S, ConsumerReport
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Units
-from evenflow.runtime.worker.rows.instances import Answer, Instance, Instances, answers, let_go
+from evenflow.runtime.worker.rows.instances import Answer, Instance, Instances, answers, let_go, operator_of
 from evenflow.runtime.worker.saving.repeats import RepeatedAttempt
 from evenflow.state.paging.paged import Paged
 
@@ -157,9 +157,9 @@ class LocalRegion:
     def _count_from_here(self, evaluation: str) -> None:
         """Report only what an instance counts from now on."""
         state = self.instances[evaluation]
-        operator = state.operator if isinstance(state, Paged) else state
         try:
-            self.counted[evaluation] = {str(name): int(count) for name, count in operator.tallies().items()}
+            counts = operator_of(state).tallies()
+            self.counted[evaluation] = {str(name): int(count) for name, count in counts.items()}
         except Exception:  # the user's code: counts that cannot be told must not end a worker full of state
             self.counted.setdefault(evaluation, {})
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from evenflow.errors import EvenflowError, FunctionError, ProtocolError
-from evenflow.model.messages import Opening, OpenKeyed, OpenPeer, WorkerReport
+from evenflow.model.messages import Opening, OpenKeyed, OpenOrdered, OpenPeer, WorkerReport
 from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Frame, Kind
@@ -114,13 +114,14 @@ class Sessions:
     def _open_session(self, session: Session, request: Opening, waited_s: float) -> None:
         if session.operator:
             raise ProtocolError("a feeder opens an operator on a connection that has one")
-        if isinstance(request, OpenPeer):
-            session.kind, session.worker = self._assembly.keyed_parts().peer_kind, request.worker
-            return
-        if isinstance(request, OpenKeyed):
-            self._assembly.keyed_parts().kind.open(session, request, waited_s)
-        else:
-            session.kind = self._ordered
+        match request:
+            case OpenPeer(worker):
+                session.kind, session.worker = self._assembly.keyed_parts().peer_kind, worker
+                return
+            case OpenKeyed():
+                self._assembly.keyed_parts().kind.open(session, request, waited_s)
+            case OpenOrdered():
+                session.kind = self._ordered
         session.operator, session.queue = request.operator, request.region
         self._operators.fetch(request.operator)
 

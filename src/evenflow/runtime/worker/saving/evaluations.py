@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any
 
 from evenflow.model.checkpoint import AttemptKey
 from evenflow.model.messages import EvaluationOrder, LoadState, SaveAgain, WorkerAlive
@@ -103,7 +102,7 @@ class EvaluationStates:
         return None
 
     def _start(self, order: LoadState) -> events.LoadBegunEvent | None:
-        hosted: Any = self._regions.code(order.operator)
+        hosted: object = self._regions.code(order.operator)
         if hosted is None or self._loader is None:
             return None
         if not isinstance(hosted, Hosted):

@@ -63,7 +63,7 @@ class Loads:
                 self._orders[key] = event
                 self._dropped[key] = event.epoch, event.attempt
             case ForgetEvaluation():
-                remember(self.over, key)
+                remember(self.over, key, None)
                 self._orders.pop(key, None)
                 self._dropped.pop(key)
                 return [ForgetLogInstruction(event.region, event.evaluation), clear]
