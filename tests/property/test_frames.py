@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenflow.errors import ProtocolError
 from evenflow.runtime.wire import frames
-from evenflow.runtime.wire.frames import HEADER, HEADER_BYTES, MAX_BODY, VERSION, Decoder, Encoder, Frame, Kind
+from evenflow.runtime.wire.frames import HEADER, HEADER_BYTES, MAX_BODY, START, Decoder, Encoder, Frame, Kind
 
 LIMIT = 256
 """Bodies in these tests have at most this many bytes."""
@@ -152,7 +152,7 @@ def test_garbage(data, seed, cuts):
     st.binary(min_size=HEADER_BYTES, max_size=4 * LIMIT), seeds, st.sampled_from(Kind), st.integers(0, 7), st.binary()
 )
 def test_garbage_with_a_valid_beginning(data, seed, kind, flags, tail):
-    start = HEADER.pack(b"EVFL", VERSION, kind, flags, len(tail), 0, 0, 0)[:12]
+    start = HEADER.pack(START, kind, flags, len(tail), 0, 0, 0)[:12]
     found, end = decode(start + data + tail, seed)
     assert found == []
     assert end in ("waiting", "error")
@@ -177,7 +177,7 @@ def test_messages(at, value, message):
 
 def test_a_header_alone_reserves_little():
     """It may announce 256 MB: that much is not set aside before it comes."""
-    head = HEADER.pack(b"EVFL", VERSION, Kind.DATA, 0, MAX_BODY, 0, 0, 0) + bytes(8)
+    head = HEADER.pack(START, Kind.DATA, 0, MAX_BODY, 0, 0, 0) + bytes(8)
     tracemalloc.start()
     try:
         assert list(Decoder(0).feed(head)) == []

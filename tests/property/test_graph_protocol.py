@@ -120,7 +120,7 @@ def test_state_that_does_not_fit_is_on_disk(monkeypatch):
 def test_evaluations_that_begin_while_units_move(monkeypatch):
     """State of a feeder that was let in during a movement is not left behind by it, however late workers hear of it."""
     _late_orders(range(34, 40))
-    monkeypatch.setattr(routings.HostedWays, "reached", lambda self, version, _move: self.version >= version)
+    monkeypatch.setattr(routings.LocalRouting, "reached", lambda self, version, _move: self.version >= version)
     with pytest.raises((AssertionError, Trouble)):
         _late_orders(range(34, 120))
 
@@ -186,16 +186,17 @@ def _left_last(self, frames):
 
 
 def _released(self, known, order):
-    RELEASE(self, known, order)
+    outgoing = RELEASE(self, known, order)
     if known.ways is not None:
         known.ways.release(order.move, order.worker)
+    return outgoing
 
 
 HANDLE = movements.LocalMovements.handle
 APPEND, RELEASE = RowQueue.append, routings.Routings._release
 WRONG = {
     "a movement does not flush": (movements.LocalMovements, "handle", _unflushed),
-    "rows of units that move are not held": (routings.Routings, "_pause", lambda *_: None),
+    "rows of units that move are not held": (routings.Routings, "_pause", lambda *_: []),
     "neighbours move together": (MoveQueue, "_split", _together),
     "neighbours move at once": (MoveQueue, "_has_to_wait", lambda *_: False),
     "nobody is told of new owners": (GraphRegion, "_route", lambda _self: iter(())),

@@ -11,7 +11,7 @@ import pytest
 
 from evenflow.state.paging.swap import Swap
 from tests.support.keyed_actors import Trouble
-from tests.support.keyed_invariants import check, history, hosts
+from tests.support.keyed_invariants import check, history, servers
 from tests.support.keyed_plan import Plan
 from tests.support.keyed_world import World
 
@@ -83,8 +83,8 @@ def test_memory_that_is_given_and_taken(monkeypatch):
         world = history(seed, plan, memory=6_000)
         asked = {entry["worker"]: entry["memory"] for entry in world.log if entry["event"] == "memory-asked"}
         assert not any(entry["event"] == "memory-refused" for entry in world.log)
-        for worker, host in hosts(world).items():
-            assert host.regions.memory()[0] == asked.get(worker, 6_000)
+        for worker, server in servers(world).items():
+            assert server.regions.memory()[0] == asked.get(worker, 6_000)
     assert len(brought) > 20
 
 

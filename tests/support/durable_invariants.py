@@ -118,8 +118,8 @@ def _check_state(world, query):
     if epoch is None:
         return
     for process in world.live():
-        host = process.worker.hosting.host
-        known = host.regions.get(query.region) if host is not None else None
+        keyed = process.worker.assembly.keyed
+        known = keyed.server.regions.get(query.region) if keyed is not None else None
         copy = known.instances.get(query.evaluation) if known is not None else None
         for counts in copy.counts.values() if copy is not None else ():
             if found.keys() & counts.keys():
@@ -135,7 +135,7 @@ def _check_state(world, query):
 def check_moves(world):
     """If nobody died, nothing is left of movements in the store but what is about to be deleted."""
     left = [name for name in world.store.blobs if name.startswith(MOVES)]
-    transfers = [process.worker.hosting.store_transfer for process in world.live()]
+    transfers = [process.worker.assembly.store_transfer for process in world.live()]
     if len(left) > sum(store_transfer.undone for store_transfer in transfers if store_transfer is not None):
         raise Broken(f"seed {world.seed}: movements are left in the store: {left}")
 

@@ -110,8 +110,8 @@ class SimBlobWriter(BlobWriter):
         self.helper = world.helper("blob writer", self)
 
     def put(self, name, parts, about):
-        order = Put(name, parts, (about, sum(memoryview(part).nbytes for part in parts)))
-        self.unsaved += order.about[1]
+        order = Put(name, parts, about, sum(memoryview(part).nbytes for part in parts))
+        self.unsaved += order.size
         self._orders.append(order)
         if len(self._orders) == 1:
             self.helper.later(self._try)
@@ -131,7 +131,7 @@ class SimBlobWriter(BlobWriter):
         self._orders.popleft()
         if self._orders:
             self.helper.later(self._try)
-        self.inbox.put(PutOutcome(order.about, error))
+        self.inbox.put(PutOutcome(order.about, error, order.size))
 
     def close(self):
         self.helper.alive = False

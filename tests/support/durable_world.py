@@ -24,7 +24,7 @@ from evenflow.operators.hosted import Hosted
 from evenflow.runtime.driver.manifests import KEPT
 from evenflow.runtime.driver.operator_names import Kept
 from evenflow.runtime.wire.settings import Settings
-from evenflow.runtime.worker.rows.hosting import KEY_BITS
+from evenflow.runtime.worker.assembly import KEY_BITS
 from evenflow.runtime.worker.rows.instances import Instances
 from evenflow.runtime.worker.saving.loader import Loaded, Loader
 from evenflow.state.checkpoint.chain import latest, operators

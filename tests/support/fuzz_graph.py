@@ -39,7 +39,7 @@ class ToGraph:
 
     def _begin(self) -> None:
         self._worker = Worker(Settings("fuzz", "nowhere", 1, SECRET, 1.0, 1.0), 0, (0, 0), NO_SOCKETS)
-        self._worker.hosting.operators.keep("op", pickle.dumps(self._hosted), set())
+        self._worker.assembly.operators.keep("op", pickle.dumps(self._hosted), set())
         owners = np.zeros(self._hosted.units, np.int32)
         routing = GraphRouting("r", "op", 9, (), owners, 1, ())
         self._worker.received(self._worker._controller, control(routing))
@@ -71,7 +71,7 @@ class ToGraph:
         self._worker.received(cast(Channel, line), frame)
         while self._worker._sessions.ready:
             self._worker.serve_waiting()
-        self._worker._sessions.tend_flows(0.0)
+        self._worker.tend_flows(0.0)
 
     def case(self, draw: random.Random) -> str:
         """A feeder, or another worker, sends one frame that is not right."""
@@ -110,9 +110,10 @@ class ToGraph:
         done = [each for each in self._honest.sent if each.kind is Kind.DONE]
         if self._honest.dropped or not done:
             raise Wrong(f"an honest feeder got {len(done)} answers, or was turned out")
-        if len(self._worker._sessions.flows._queue):
+        unit_rows = self._worker.assembly.keyed_parts().flows.unit_rows
+        if len(unit_rows.queue):
             raise Wrong("frames are left in the queue")
-        paused = self._worker._sessions.flows.routings["r"].ways.moving  # type: ignore[union-attr]
+        paused = unit_rows.routings["r"].ways.moving  # type: ignore[union-attr]
         left = reduce(xor, map(read_mark, done))  # a frame may take several turns, each with an answer
         if left != frame.sequence and not paused:
             raise Wrong("an honest feeder's frame is said to have caused others")

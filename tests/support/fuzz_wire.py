@@ -307,7 +307,7 @@ class ToWorker:
         rows = pa.schema([self._schema.field(0), self._schema.field(1)])
         self._hosted = Hosted(LastValue("x"), rows, self._out, UNITS)
         self._alone = self._hosted.fresh()
-        self._worker.hosting.operators.keep("op", pickle.dumps(self._hosted), set())
+        self._worker.assembly.operators.keep("op", pickle.dumps(self._hosted), set())
         self._honest = Line("honest")
         self._worker.opened(cast(Channel, self._honest))
         self._sequence = 0

@@ -8,7 +8,7 @@ from evenflow.state.paging.paged import Paged
 from tests.support.graph_nodes import SEEN
 from tests.support.graph_world import GraphWorld, merged
 from tests.support.keyed_actors import Brittle
-from tests.support.keyed_invariants import _check_leaks, _check_log, _check_peeks, _check_tasks, hosts, live_again
+from tests.support.keyed_invariants import _check_leaks, _check_log, _check_peeks, _check_tasks, live_again, servers
 from tests.support.keyed_world import Broken
 
 
@@ -82,8 +82,8 @@ def states(world, region):
     """By evaluation and unit of a graph: the workers that have state of it, and that."""
     found = defaultdict(list)
     plan = world.hosted_graph(region).plan
-    for number, host in hosts(world).items():
-        known = host.regions.get(region)
+    for number, server in servers(world).items():
+        known = server.regions.get(region)
         for evaluation, instance in known.instances.items() if known is not None else ():
             for node, operator in graph_of(instance)._operators.items():
                 about, kept = plan.nodes[node], dict(getattr(operator, "state", {}))
@@ -102,8 +102,8 @@ def _check_state(world):
     for name, region in world.regions.items():
         owners, alive = region.movements.table.owners, set(region.evaluations.ids)
         found = states(world, name)
-        for number, host in hosts(world).items():
-            known = host.regions.get(name)
+        for number, server in servers(world).items():
+            known = server.regions.get(name)
             for gone in known.away.values() if known is not None else ():
                 wrong = [unit for unit in gone.nonzero()[0].tolist() if owners[unit] == number]
                 if wrong:
@@ -139,20 +139,21 @@ def check_flows(world):
         if region.graph.measured._told:
             _fail(world, f"the controller takes rows of {name} to wait: {region.graph.measured._told}")
     for process in world.live():
-        flows = process.worker._sessions._flows
-        if flows is None:
+        if process.worker.assembly.keyed is None:
             continue
-        held = {name: known for name, known in flows.routings.items() if known.held or known.gates}
+        flows = process.worker.assembly.keyed.flows
+        routings = flows.unit_rows.routings
         left = {
-            "frames": len(flows._queue),
-            "held": held,
-            "flushes": flows._flushing,
-            "feeders": flows._feeders,
+            "frames": len(flows.queue),
+            "bytes": flows.queue.bytes,
+            "held": {name: known for name, known in routings.items() if known.held or known.gates},
+            "flushes": flows.unit_rows.flushing,
+            "feeders": flows.feeders,
+            "beginning": flows.beginning,
         }
-        left |= {"beginning": flows._beginning, "bytes": flows._queue.bytes}
         if any(left.values()):
             _fail(world, f"{process.name} keeps {left}")
-        for name, known in flows.routings.items():
+        for name, known in routings.items():
             table = world.regions[name].movements.table
             if known.ways is not None and known.ways._destination.tolist() != table.owners.tolist():
                 _fail(world, f"{process.name} knows other owners of {name}: {known.ways._destination}, {table.owners}")
@@ -160,8 +161,8 @@ def check_flows(world):
 
 def check_turns(world):
     """Behind ordered maps nothing is kept of tasks that are over."""
-    for number, host in hosts(world).items():
-        for name, known in host.regions.items():
+    for number, server in servers(world).items():
+        for name, known in server.regions.items():
             for evaluation, instance in known.instances.items():
                 orders = [each for each in graph_of(instance)._operators.values() if isinstance(each, OrderNode)]
                 if any(order._next or order._held for order in orders):

@@ -96,8 +96,8 @@ def _check_log(world):
         _fail(world, f"movements {begun - over} have no end in the log")
 
 
-def hosts(world):
-    return {p.number: p.worker.hosting.host for p in world.live() if p.worker.hosting.host is not None}
+def servers(world):
+    return {p.number: p.worker.assembly.keyed.server for p in world.live() if p.worker.assembly.keyed is not None}
 
 
 def _check_state(world):
@@ -106,8 +106,8 @@ def _check_state(world):
         owners = region.movements.table.owners
         alive = set(region.evaluations.ids)
         found = defaultdict(list)
-        for number, host in hosts(world).items():
-            known = host.regions.get(name)
+        for number, server in servers(world).items():
+            known = server.regions.get(name)
             if known is None:
                 continue
             for gone in known.away.values():
@@ -149,14 +149,14 @@ def _check_totals(world, name, alive, found):
 
 
 def _check_leaks(world):
-    for number, host in hosts(world).items():
+    for number, server in servers(world).items():
         for name in ("leaving", "markers", "arrived"):
-            if getattr(host.mover.movements, name):
-                _fail(world, f"worker {number} keeps {name} {getattr(host.mover.movements, name)}")
-        if any(known.feeders for known in host.regions.values()):
+            if getattr(server.mover.movements, name):
+                _fail(world, f"worker {number} keeps {name} {getattr(server.mover.movements, name)}")
+        if any(known.feeders for known in server.regions.values()):
             _fail(world, f"worker {number} thinks that feeders are there")
     for process in world.live():
-        if not process.worker.hosting.direct_transfer.idle:
+        if not process.worker.assembly.direct_transfer.idle:
             _fail(world, f"the direct transfer of {process.name} keeps something")
     controller = world.controller
     left = (controller.feeders, *(r.feeders for r in world.regions.values()))

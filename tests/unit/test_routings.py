@@ -18,30 +18,21 @@ HELD = [Frame(Kind.FLOW, b"", number) for number in (1, 2)]
 
 
 class Around:
-    """All that routing touches, noted."""
+    """The routing of a worker, with its queue; notes what is to be sent."""
 
-    def __init__(self, here=True, reachable=True):
+    def __init__(self, here=True):
         made = Sketch(1)
         made.add("mark", made.add("keep", 0))
         self.graph = HostedGraph(made.ended().plan()) if here else None
-        self.reachable = reachable
-        self.done = []
-        self.queue = RowQueue(lambda gate: self.routings.passable(gate), lambda gate: self.routings.opened(gate))
-        self.routings = Routings(ME, lambda _name: self.graph, self, self._mark, self.queue, self._unsent)
-
-    def send(self, worker, frame, rows=0):
-        self.done.append((worker, frame.kind.name, frame.sequence, rows))
-        return self.reachable
-
-    def _mark(self, frame):
-        self.done.append(("mark", frame.sequence, read_mark(frame)))
-
-    def _unsent(self, frame):
-        self.done.append(("unsent", frame.sequence))
+        self.sent = []
+        self.queue = RowQueue()
+        self.routings = Routings(ME, lambda _name: self.graph, self.queue)
 
     def obey(self, *orders):
         for order in orders:
-            self.routings.obey(order)
+            for worker, frame, rows in self.routings.obey(order):
+                self.sent.append((worker, frame.kind.name, frame.sequence, rows))
+                assert frame.kind is not Kind.MARKER or read_mark(frame) == YOU
         return self
 
     def hold(self, move=4):
@@ -52,7 +43,7 @@ class Around:
     def served(self):
         """What can be served, with where the unit of the movement is for those who give rows here by then."""
         found = []
-        while self.queue.first is not None:
+        while self.routings.first is not None:
             found.append((self.queue.take().sequence, self.destination[0]))
         return found
 
@@ -77,11 +68,11 @@ PAUSED = (PausedUnits(4, (0,)),)
 
 
 @pytest.mark.parametrize(
-    ("orders", "done", "destination"),
+    ("orders", "sent", "destination"),
     [
         ([routing()], [], [0, 1, 0]),
         ([routing(), pause()], [(0, "MARKER", 4, 0)], [-4, 1, 0]),
-        ([routing(), pause(1, units=(1,))], [("mark", 4, YOU)], [0, -4, 0]),
+        ([routing(), pause(1, units=(1,))], [(ME, "MARKER", 4, 0)], [0, -4, 0]),
         ([routing(), pause(), release(2)], [(0, "MARKER", 4, 0)], [2, 1, 0]),
         ([routing(), pause(), release(0, 1)], [(0, "MARKER", 4, 0)], [0, 1, 0]),
         ([routing(paused=PAUSED, move=4)], [], [-4, 1, 0]),
@@ -104,9 +95,9 @@ PAUSED = (PausedUnits(4, (0,)),)
     ],
 )
 @pytest.mark.parametrize("here", [True, False], ids=["the graph is here", "the graph comes later"])
-def test_what_is_told(orders, done, destination, here):
+def test_what_is_told(orders, sent, destination, here):
     around = Around(here).obey(*orders)
-    assert around.done == done, "markers do not wait for the graph"
+    assert around.sent == sent, "markers do not wait for the graph"
     if not here:
         assert around.routings.known("r") is None
         around.graph = Around().graph
@@ -119,9 +110,9 @@ def frame(number):
 
 def test_rows_that_were_held_go_where_the_units_are():
     around = Around().obey(routing(), pause()).hold()
-    around.done = []
+    around.sent = []
     around.obey(release(2))
-    assert around.done == [(2, "FLOW", 1, 10), (2, "FLOW", 2, 10)]
+    assert around.sent == [(2, "FLOW", 1, 10), (2, "FLOW", 2, 10)]
     assert around.routings["r"].held == {}
 
 
@@ -189,9 +180,9 @@ def test_units_that_come_and_do_not_stay():
     around = Around().obey(routing(), pause()).hold()
     around.routings.bring("r", 4, [0], [frame(7)])
     around.queue.append(frame(8))
-    around.done = []
+    around.sent = []
     around.obey(release(2))
-    assert around.done == [(2, "FLOW", 1, 10), (2, "FLOW", 2, 10)]
+    assert around.sent == [(2, "FLOW", 1, 10), (2, "FLOW", 2, 10)]
     assert around.served() == [(8, 2)], "their source has the rows, too"
 
 
@@ -204,9 +195,9 @@ def test_units_that_go_on_before_their_turn_has_come():
     assert [each.sequence for each in around.queue.take_parts(lambda each: ([each], None))] == [7, 1, 2]
     assert around.served() == []
     assert around.destination == [-5, 1, 0]
-    around.done = []
+    around.sent = []
     around.obey(release(2, 3, 5))
-    assert around.done == [(2, "FLOW", 9, 1)]
+    assert around.sent == [(2, "FLOW", 9, 1)]
     assert around.destination == [2, 1, 0]
 
 
@@ -215,7 +206,7 @@ def test_units_that_come_before_the_graph(early):
     around = Around(here=False).obey(routing(), pause())
     around.routings.bring("r", 4, [0], [frame(7)])
     around.obey(release(ME))
-    assert not early or around.queue.first.sequence == 7
+    assert not early or around.routings.first.sequence == 7
     around.graph = Around().graph
     assert around.destination == [ME if early else -4, 1, 0]
     assert around.served() == [(7, ME)]
@@ -241,13 +232,6 @@ def test_a_gate_of_a_movement_that_goes_on_is_kept():
     around.obey(routing(2, PAUSED, 4))
     assert around.served() == []
     assert around.obey(release(ME, 3)).served() == [(7, ME)]
-
-
-def test_rows_that_cannot_be_sent_are_told_of():
-    around = Around(reachable=False).obey(routing(), pause()).hold()
-    around.done = []
-    around.obey(release(2))
-    assert [each for each in around.done if each[0] == "unsent"] == [("unsent", 1), ("unsent", 2)]
 
 
 @pytest.mark.parametrize(("paused", "left"), [(PAUSED, [4]), ((), [])], ids=["that goes on", "that is over"])

@@ -25,26 +25,20 @@ def some(feeder, rows):
 
 def served(queue):
     found = []
-    while queue.first is not None:
+    while isinstance(queue.first, Frame):
         found.append(queue.take().sequence)
     return found
 
 
-class Doors:
-    """Says of gates, by movement, whether it is known where their units are; notes which were opened."""
-
-    def __init__(self):
-        self.passable = set()
-        self.opened = []
-        self.queue = RowQueue(lambda gate: gate.move in self.passable, lambda gate: self.opened.append(gate.move))
-
-    def decide(self, gate, stays):
-        gate.stays = stays
-        self.passable.add(gate.move)
+def pass_by(queue, gate, stays):
+    """Open the gate that is reached, now that it is decided whether its units stay."""
+    assert queue.first is gate
+    gate.stays = stays
+    queue.open(gate)
 
 
 def test_first_come_first_served():
-    queue = Doors().queue
+    queue = RowQueue()
     for number in (1, 2, 3):
         queue.append(frame(number, 10))
     assert (len(queue), queue.bytes) == (3, 30)
@@ -54,8 +48,7 @@ def test_first_come_first_served():
 
 def test_rows_that_wait_are_counted_by_feeder():
     """At gates, too; what is taken in parts, and what nobody wants any more, waits no longer."""
-    doors = Doors()
-    queue, gate = doors.queue, Gate("r", 4, [0], [some(7, 3), some(8, 4)])
+    queue, gate = RowQueue(), Gate("r", 4, [0], [some(7, 3), some(8, 4)])
     queue.append(some(7, 10))
     queue.append(gate)
     queue.wait_at(gate, [some(7, 1)])
@@ -65,13 +58,13 @@ def test_rows_that_wait_are_counted_by_feeder():
     queue.take_parts(lambda each: ([], each) if flow_head(each).feeder == 7 else ([each], None))
     assert queue.rows == {7: 14, 8: 4}, "those at gates that may not stay are left"
     queue.take()
-    doors.decide(gate, False)
+    pass_by(queue, gate, stays=False)
     assert queue.first is None
     assert queue.rows == {}
 
 
 def test_what_is_left_of_a_frame_comes_first():
-    queue = Doors().queue
+    queue = RowQueue()
     for number in (1, 4):
         queue.append(frame(number, 10))
     assert queue.take().sequence == 1
@@ -82,43 +75,37 @@ def test_what_is_left_of_a_frame_comes_first():
 
 def test_rows_at_a_gate_are_served_when_it_is_reached():
     """Behind all that came before it, before all that came after it; what comes behind it waits until it is decided."""
-    doors = Doors()
-    queue, gate = doors.queue, Gate("r", 4, [0], [frame(2), frame(3)])
+    queue, gate = RowQueue(), Gate("r", 4, [0], [frame(2), frame(3)])
     queue.append(frame(1))
     queue.append(gate)
     queue.append(frame(5))
     assert queue.bytes == 4
     assert served(queue) == [1]
-    assert doors.opened == []
-    doors.decide(gate, True)
     queue.wait_at(gate, [frame(4)])
+    pass_by(queue, gate, stays=True)
     assert queue.bytes == 4
-    assert queue.first.sequence == 2
-    assert doors.opened == [4]
     assert served(queue) == [2, 3, 4, 5]
     assert queue.bytes == 0
 
 
 def test_rows_at_the_gate_of_units_that_do_not_stay_are_dropped():
     """Their source has them, too."""
-    doors = Doors()
-    queue, gate = doors.queue, Gate("r", 4, [0], [frame(1)])
+    queue, gate = RowQueue(), Gate("r", 4, [0], [frame(1)])
     queue.append(gate)
     queue.append(frame(2))
-    doors.decide(gate, False)
+    pass_by(queue, gate, stays=False)
     assert served(queue) == [2]
-    assert (doors.opened, queue.bytes) == ([], 0)
+    assert queue.bytes == 0
 
 
 def test_parts_are_taken_in_their_order_and_the_rest_keeps_its_place():
     """Also at gates of units that stay; those of other movements are left alone."""
-    doors = Doors()
-    queue = doors.queue
+    queue = RowQueue()
     stays = Gate("r", 4, [0], [frame(1, 10), frame(2, 10), frame(3, 10)])
     other = Gate("r", 5, [1], [frame(9, 10)])
     for each in (frame(0, 10), stays, frame(4, 10), other, frame(5, 10), frame(6, 10)):
         queue.append(each)
-    doors.decide(stays, True)
+    stays.stays = True
 
     def divide(each):
         match each.sequence % 3:
@@ -130,8 +117,10 @@ def test_parts_are_taken_in_their_order_and_the_rest_keeps_its_place():
 
     assert [each.sequence for each in queue.take_parts(divide)] == [0, 22, 3, 25, 6]
     assert queue.bytes == 10 + 7 + 10 + 10 + 7
-    doors.decide(other, True)
-    assert served(queue) == [1, 2, 4, 9, 5]
+    pass_by(queue, stays, stays=True)
+    assert served(queue) == [1, 2, 4]
+    pass_by(queue, other, stays=True)
+    assert served(queue) == [9, 5]
 
 
 ROWS = pa.schema([("k", pa.int64()), ("v", pa.float64())])

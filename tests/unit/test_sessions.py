@@ -10,7 +10,7 @@ from evenflow.errors import ProtocolError
 from evenflow.model.messages import OpenOrdered
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import packed
-from evenflow.runtime.worker.rows.session import Session
+from evenflow.runtime.worker.rows.outbox import Outbox
 from evenflow.runtime.worker.rows.sessions import Sessions
 
 ROWS = pa.record_batch({"id": [1, 2, 3]})
@@ -27,12 +27,12 @@ class Feeder:
         self.site, self.region = site, region
         self.unsent, self.reading, self.open, self.peer = 0, True, True, region
         self.answers = []
-        site.sessions[self] = Session()
+        site.sessions.enter(self)
         self.say(Frame(Kind.OPEN, packed(OpenOrdered(operator, region))))
         self.say(Frame(Kind.SCHEMA, memoryview(ROWS.schema.serialize())))
 
     def say(self, frame):
-        self.site.sessions.serve(self, frame, 0.0)
+        self.site.sessions.receive(self, frame, 0.0)
 
     def send(self, frame):
         self.answers.append((frame.kind, frame.sequence))
@@ -45,8 +45,11 @@ class Site:
         self.now = 0.0
         self.had = {}
         operators = Operators({name: SimpleNamespace(process=self.takes(cost)) for name, cost in costs.items()})
-        hosting = SimpleNamespace(operators=operators, host=None, full=False)
-        self.sessions = Sessions(0, hosting, qos, None, lambda: self.now, None, None, 1.0)
+        self.open = {}
+        assembly = SimpleNamespace(
+            operators=operators, sessions=self.open, outbox=Outbox(0, self.open), pace=None, keyed=None, behind=False
+        )
+        self.sessions = Sessions(assembly, qos, lambda: self.now)
 
     def takes(self, cost):
         def process(batch):
@@ -65,7 +68,7 @@ class Site:
             self.sessions.choose_readers(1)
             assert not any(feeder.reading for feeder in feeders if feeder in self.sessions.waiting)
             before, waited = self.now, set(self.sessions.waiting)
-            self.sessions.serve_waiting(lambda _channel, error: pytest.fail(str(error)))
+            assert list(self.sessions.serve_waiting()) == []
             (gone,) = waited - set(self.sessions.waiting)
             served.append(gone)
             self.had[gone.region] = self.had.get(gone.region, 0.0) + self.now - before
@@ -93,7 +96,7 @@ def test_a_region_alone_has_the_worker():
 def test_rows_that_come_before_their_schema():
     site = Site({}, op=0.01)
     early = Feeder(site, "a", "op")
-    site.sessions[early].schema = None
+    site.open[early].schema = None
     with pytest.raises(ProtocolError, match="frame 0 came before its operator and its schema"):
         site.serve(early)
     assert not site.sessions.ready

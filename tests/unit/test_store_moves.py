@@ -78,7 +78,7 @@ def sites(store):
 
 def leave(source, move, units):
     source.move(move, units, store=True)
-    source.host.collect()
+    source.server.collect()
 
 
 def test_units_go_over(sites, store):
@@ -89,7 +89,7 @@ def test_units_go_over(sites, store):
     assert not source.courier.sent
     assert [name for name, _ in store.names()] == ["evenflow.moves/r/c.1"]
     target.say(FetchUnits(1, "r"))
-    target.host.collect()
+    target.server.collect()
     assert target.outcomes() == [(1, "installed")]
     assert target.feed(1) == [3]
     source.say(UnitsMoved(1))
@@ -105,7 +105,7 @@ def test_what_was_stored_for_nothing_goes(sites, store, how):
     assert not store.names()
     assert isinstance(how, AbandonMoves) or source.feed(1) == [2]
     target.say(FetchUnits(1, "r"))
-    target.host.collect()
+    target.server.collect()
     assert target.outcomes() == [(1, "undelivered")]
     assert "there is no blob" in target.told[-1].reason
 
@@ -116,14 +116,14 @@ def test_what_was_discarded_is_not_fetched(sites):
     leave(source, 1, [1])
     target.say(DiscardUnits(1, "r"))
     target.say(FetchUnits(1, "r"))
-    target.host.collect()
+    target.server.collect()
     assert target.outcomes() == [(1, "discarded")]
 
 
 def test_news_of_movements_that_are_over(sites):
     source, _ = sites
     for news in (UnitsStoredEvent(7), DeliveryFailedEvent(7, "no")):
-        source.host.mover.handle(news)
+        source.server.mover.handle(news)
     assert source.outcomes() == []
 
 
@@ -136,7 +136,7 @@ def test_a_damaged_blob_is_not_taken(sites, store):
     content[-70] ^= 1
     store.put(name, [content])
     target.say(FetchUnits(1, "r"))
-    target.host.collect()
+    target.server.collect()
     assert target.outcomes() == [(1, "undelivered")]
     assert "damaged" in target.told[-1].reason
 

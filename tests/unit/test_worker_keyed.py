@@ -17,7 +17,6 @@ from evenflow.model.messages import (
     UnitsMoved,
 )
 from evenflow.runtime.worker.events import MarkerReachedEvent
-from evenflow.runtime.worker.rows.keyed import KeyedHost
 from evenflow.runtime.worker.saving.checkpointer import Checkpointer
 from evenflow.runtime.worker.saving.loader import Loaded
 from evenflow.runtime.worker.saving.repeats import rows_to_repeat
@@ -49,9 +48,9 @@ def test_feeders_that_count_units_otherwise_are_refused():
     """Found by the fuzz: arrays of a region with 0 units ended the worker when rows of unit 1 came."""
     site, _ = sites()
     with pytest.raises(ProtocolError, match=r"of operator op speaks of 0 units: it has 9"):
-        site.host.open("r", "op", 0, 0.0, 0.0)
+        site.server.open("r", "op", 0, 0.0, 0.0)
     code, site.code = site.code, None  # it is not here yet
-    site.host.open("r", "op", 0, 0.0, 0.0)
+    site.server.open("r", "op", 0, 0.0, 0.0)
     site.code = code
     with pytest.raises(ProtocolError, match=r"speaks of 0 units: it has 9"):
         site.feed(1)
@@ -62,16 +61,16 @@ def test_feeders_that_count_units_otherwise_are_refused():
 
 def test_reports_are_as_frequent_as_the_feeder_says():
     site, _ = sites()
-    assert site.host.due_in(0.0) == np.inf
-    site.host.open("r", "op", UNITS, 0.0, 0.0, 0.01)
+    assert site.server.due_in(0.0) == np.inf
+    site.server.open("r", "op", UNITS, 0.0, 0.0, 0.01)
     site.open("other")
-    site.host.report(0.005, 0.0)
+    site.server.report(0.005, 0.0)
     assert site.told == []
-    assert site.host.due_in(0.004) == pytest.approx(0.006)
-    site.host.report(0.011, 0.0)
+    assert site.server.due_in(0.004) == pytest.approx(0.006)
+    site.server.report(0.011, 0.0)
     assert [(report.region, report.seconds) for report in site.told] == [("r", 0.011)]
-    assert site.host.due_in(0.5) == 0
-    site.host.report(0.5, 0.0)
+    assert site.server.due_in(0.5) == 0
+    site.server.report(0.5, 0.0)
     assert [report.region for report in site.told] == ["r", "r", "other"]
 
 
@@ -97,7 +96,7 @@ def test_units_are_restored_after_the_last_feeder_left():
     source, _ = sites()
     source.open()
     source.move(1, [1], feeders=[5])
-    source.host.mover.handle(MarkerReachedEvent(1, 5))
+    source.server.mover.handle(MarkerReachedEvent(1, 5))
     source.leave()
     source.say(RestoreUnits(1, "r"))
     assert source.outcomes() == [(1, "restored")]
@@ -122,7 +121,7 @@ def test_rows_that_come_after_the_end_of_their_evaluation_make_no_state():
     with pytest.raises(ProtocolError):
         site.feed(1)
     site.leave()
-    assert not site.host.regions
+    assert not site.server.regions
 
 
 def test_markers_of_movements_that_are_over_are_not_kept():
@@ -131,14 +130,14 @@ def test_markers_of_movements_that_are_over_are_not_kept():
     site.move(1, [1], feeders=[5])
     site.say(FeederGone(1, 5))
     site.say(UnitsMoved(1))
-    site.host.mover.handle(MarkerReachedEvent(1, 5))
-    assert not site.host.mover.movements.markers
+    site.server.mover.handle(MarkerReachedEvent(1, 5))
+    assert not site.server.mover.movements.markers
 
 
 def test_markers_may_overtake_the_controller():
     site, _ = sites()
     site.open()
-    site.host.mover.handle(MarkerReachedEvent(1, 5))
+    site.server.mover.handle(MarkerReachedEvent(1, 5))
     site.move(1, [1], feeders=[5])
     assert len(site.courier.sent) == 1
 
@@ -150,27 +149,27 @@ def test_a_marker_that_overtakes_the_announcement_settles_the_units_it_is_for():
     site.open()
     for key in range(8):
         site.feed(key)
-    (state,) = site.host.regions["r"].paged
+    (state,) = site.server.regions["r"].paged
     away = np.flatnonzero(~state.resident).tolist()
     assert len(away) >= 5
     site.feed(*away)
     assert state.pending_rows == len(away)
     read = state.traffic[0]
-    site.host.mark(1, 5, "r", away[-1:])
+    site.server.mark(1, 5, "r", away[-1:])
     answered = [key for answer in site.given for key in answer.batch.column(1).to_pylist()]
     assert away[-1] in answered
     assert state.traffic[0] - read == len(answered) <= 2
     assert state.pending_rows == len(away) - len(answered)
     site.move(1, away[-1:], feeders=[5])
     assert len(site.courier.sent) == 1
-    site.host.close()
+    site.server.close()
 
 
 def test_a_marker_for_a_unit_that_does_not_exist_is_refused():
     site, _ = sites()
     site.open()
     with pytest.raises(ProtocolError, match="a marker names unit 9 of region r: it has 9"):
-        site.host.mark(1, 5, "r", [1, 9])
+        site.server.mark(1, 5, "r", [1, 9])
 
 
 def test_state_returns_from_disk_when_units_have_left_although_no_row_waits_for_it():
@@ -180,17 +179,17 @@ def test_state_returns_from_disk_when_units_have_left_although_no_row_waits_for_
     site.open()
     for key in range(8):
         site.feed(key)
-    (state,) = site.host.regions["r"].paged
+    (state,) = site.server.regions["r"].paged
     assert not state.resident[[0, 1]].any()
     assert not state.pending_rows
     site.move(1, range(2, 8))
     for _ in range(20):
-        site.host.rotate(lambda region, error: pytest.fail(f"{region}: {error}"))
+        assert list(site.server.rotate()) == []
         site.seconds += 1.0
     assert state.resident.all()
-    assert not site.host.returning
-    assert site.host.regions.memory()[2] == 0
-    site.host.close()
+    assert not site.server.returning
+    assert site.server.regions.memory()[2] == 0
+    site.server.close()
 
 
 def test_a_unit_without_state_may_come_back():
@@ -202,7 +201,7 @@ def test_a_unit_without_state_may_come_back():
     second.take(first.courier.sent[0])
     second.say(UnitsMoved(1))
     second.leave()
-    second.host.regions.clear()  # as after the last feeder of a micro-batch
+    second.server.regions.clear()  # as after the last feeder of a micro-batch
     second.move(2, [1])
     first.take(second.courier.sent[0])
     assert first.feed(1) == [1]
@@ -275,14 +274,13 @@ class Stored(Site):
         self.blob_writer, self.loader, self.answers = FakeBlobWriter(), Loads(), []
         answer = lambda feeder, durable: self.answers.append((feeder, durable.segments))  # noqa: E731
         checkpointer = Checkpointer("3.7", self.told.append, answer, self.blob_writer)
-        about = self.told.append, self.courier, lambda _name: self.code, checkpointer
-        self.host = KeyedHost(*about, store_transfer=transfer, loader=self.loader)
+        self.server = self.made(checkpointer=checkpointer, store_transfer=transfer, loader=self.loader)
 
     def feed_stored(self, stamp, *keys):
         batch = pa.RecordBatch.from_arrays(
             [pa.array(range(len(keys)), pa.int64()), pa.array(keys, pa.int64())], schema=ROWS
         )
-        self.host.process("r", "query q", batch, None, stamp, memoryview(batch.serialize()))
+        self.server.process("r", "query q", batch, None, stamp, memoryview(batch.serialize()))
 
     @property
     def snapshots(self):
@@ -298,13 +296,13 @@ def test_the_end_of_a_task_without_rows_saves_units_unless_their_state_was_dropp
     site = Stored(Nth())
     site.open()
     site.feed_stored((0, 1), 1, 2)
-    site.host.end("r", "query q", (1, 1), "feeder")
+    site.server.end("r", "query q", (1, 1), "feeder")
     assert (site.snapshots, site.answers) == ([0], [("feeder", 0)])
     site.feed_stored((2, 1), 1)
     before = site.snapshots
     site.say(DropState("r", "query q"))
-    site.host.regions.instance_of(site.host.regions["r"], "query q")  # as units that come before the load make one
-    site.host.end("r", "query q", (3, 1), "feeder")
+    site.server.regions.instance_of(site.server.regions["r"], "query q")  # as units that come before the load make one
+    site.server.end("r", "query q", (3, 1), "feeder")
     assert site.snapshots == before
     assert site.answers[1:] == [("feeder", 0)]
 
@@ -313,16 +311,16 @@ def test_state_of_an_operator_that_could_not_be_loaded_is_not_loaded():
     site = Stored(Nth())
     site.say(load(1))
     code, site.code = site.code, None  # it is not here yet
-    site.host.collect()
+    site.server.collect()
     assert (site.told, site.loader.orders) == ([], [])
     site.code = object()
-    site.host.collect()
-    site.host.collect()
+    site.server.collect()
+    site.server.collect()
     (report,) = site.told
     assert (report.load, report.error) == (1, "the operator could not be loaded on this worker")
     site.code = code
     site.say(load(2))
-    site.host.collect()
+    site.server.collect()
     assert [order.load for order in site.loader.orders] == [2]
 
 
@@ -348,7 +346,7 @@ def test_what_was_counted_before_a_recovery_is_counted_once(repeated):
     site.open()
 
     def counted():
-        return site.host.regions["r"].news("r", 0.0, 0.0, (0, 0, 0)).counts
+        return site.server.regions["r"].news("r", 0.0, 0.0, (0, 0, 0)).counts
 
     site.feed_stored((0, 1), 1, 2)
     assert counted() == {"late": 2}
@@ -357,7 +355,7 @@ def test_what_was_counted_before_a_recovery_is_counted_once(repeated):
     site.say(DropState("r", "query q"))
     assert counted() == {}
     site.say(order := load(1, *((1, 2) if repeated else (2, 1))))
-    site.host.collect()
+    site.server.collect()
     hosted, logged = site.code, [logged_rows(1, 2), logged_rows(1, 2, 3)]
     instance, repeat = hosted.fresh(), None
     for batch in logged[: 1 if repeated else 2]:
@@ -365,7 +363,7 @@ def test_what_was_counted_before_a_recovery_is_counted_once(repeated):
     if repeated:
         repeat = rows_to_repeat((1, 2), iter(logged[1:]), instance, hosted)
     site.loader.inbox.put(Loaded(order, instance, *np.full((2, UNITS), 1), repeat))
-    site.host.collect()
+    site.server.collect()
     assert counted() == {"late": 0}
     if repeated:
         site.feed_stored((1, 2), 1)
@@ -390,5 +388,5 @@ def test_counts_that_cannot_be_told_do_not_end_a_worker():
     site = Stored(Miscounting())
     site.open()
     site.feed_stored((0, 1), 1, 2)
-    news = site.host.regions["r"].news("r", 0.0, 0.0, (0, 0, 0))
+    news = site.server.regions["r"].news("r", 0.0, 0.0, (0, 0, 0))
     assert (news.counts, news.rows) == ({}, 2)

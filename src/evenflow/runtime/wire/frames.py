@@ -18,8 +18,10 @@ from evenflow.errors import ProtocolError
 
 MAGIC = b"EVFL"
 VERSION = 2
-HEADER = struct.Struct("<4sBBHIIIQ")
-"""magic, version, kind, flags, body length, part, micros, sequence; the checksum of it all follows."""
+START = MAGIC + bytes([VERSION])
+"""The beginning of every header."""
+HEADER = struct.Struct("<5sBHIIIQ")
+"""magic and version, kind, flags, body length, part, micros, sequence; the checksum of header and body follows."""
 CHECKSUM = struct.Struct("<Q")
 HEADER_BYTES = HEADER.size + CHECKSUM.size
 MAX_BODY = 256 * 1024 * 1024
@@ -105,8 +107,7 @@ class Encoder:
         if body.nbytes > self._limit:
             raise ProtocolError(f"a frame of {body.nbytes} bytes is over the limit of {self._limit} bytes")
         head = HEADER.pack(
-            MAGIC,
-            VERSION,
+            START,
             frame.kind,
             MORE * frame.more | TOLD * frame.told | TAKEN * frame.taken,
             body.nbytes,
@@ -170,14 +171,9 @@ class Decoder:
         return self._target.nbytes
 
     def _begin_body(self) -> None:
-        magic, version, kind, flags, length, *rest = HEADER.unpack_from(self._head)
-        if magic != MAGIC:
-            raise ProtocolError(f"frame {self._count} starts with {bytes(magic)!r}, not {MAGIC!r}")
-        if version != VERSION:
-            raise ProtocolError(
-                f"frame {self._count} has version {version}, this side speaks {VERSION}: "
-                "install the same evenflow on the driver and on every executor"
-            )
+        start, kind, flags, length, *rest = HEADER.unpack_from(self._head)
+        if start != START:
+            raise self._refused(start)
         if kind not in _KINDS or flags & ~(MORE | TOLD | TAKEN):
             raise ProtocolError(f"frame {self._count} has kind {kind} and flags {flags:#x}, which do not exist")
         if length > self._limit:
@@ -187,6 +183,15 @@ class Decoder:
         self._body = bytearray(min(length, FIRST_BODY))
         self._target = memoryview(self._body)
         self._reading_body = True
+
+    def _refused(self, start: bytes) -> ProtocolError:
+        """Why a header that begins in another way is not read."""
+        if not start.startswith(MAGIC):
+            return ProtocolError(f"frame {self._count} starts with {start[: len(MAGIC)]!r}, not {MAGIC!r}")
+        return ProtocolError(
+            f"frame {self._count} has version {start[-1]}, this side speaks {VERSION}: "
+            "install the same evenflow on the driver and on every executor"
+        )
 
     def _grow(self) -> None:
         """Make room for as much again as has come."""
@@ -202,8 +207,16 @@ class Decoder:
                 f"frame {self._count} fails its checksum: its bytes were changed, or it was replayed or left out"
             )
         kind, flags, part, micros, sequence = self._fields
-        marks = bool(flags & MORE), bool(flags & TOLD), bool(flags & TAKEN)
-        frame = Frame(_KINDS[kind], self._body, sequence, micros, part, *marks)
+        frame = Frame(
+            kind=_KINDS[kind],
+            body=self._body,
+            sequence=sequence,
+            micros=micros,
+            part=part,
+            more=bool(flags & MORE),
+            told=bool(flags & TOLD),
+            taken=bool(flags & TAKEN),
+        )
         self._seed = (self._seed + 1) & _WRAP
         self._count += 1
         self._target = memoryview(self._head)

@@ -1,8 +1,7 @@
 """What happens to a worker's machines, and what they want done: values, so that tests compare lists.
 
 `movements` and `loads` decide; `unit_mover` and `evaluations` carry out. The controller's orders (`model.messages`) are
-events as they are. What the executors hand over (state that was taken out, the parts of a parcel, loaded state) is
-`Any` here: the machines pass it on unread.
+events as they are.
 """
 
 from __future__ import annotations
@@ -13,6 +12,9 @@ from typing import Any
 
 from evenflow.model.messages import DropState, ForgetEvaluation, LoadState, MovementOrder, SendUnits, WorkerMessage
 
+Unread = Any
+"""What executors hand to each other by way of a machine, which passes it on unread: frames, state that was taken out,
+the parts of a parcel, loaded state. The types are known where these are made and used; this module imports neither."""
 UnitNumbers = Sequence[int]
 PlacedUnits = Sequence[tuple[str, int]]
 """Evaluations and units whose state was installed."""
@@ -51,7 +53,7 @@ class RowsTakenEvent:
     """Result of `TakeRowsInstruction`: frames."""
 
     move: int
-    rows: Sequence[Any]
+    rows: Sequence[Unread]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,9 @@ class UnitsTakenOutEvent:
     """Result of `TakeOutUnitsInstruction`."""
 
     move: int
-    kept: Any
+    kept: Unread
     """What was taken out, also if it failed half-way."""
-    parts: Sequence[Any] = ()
+    parts: Sequence[Unread] = ()
     """The label and the pickled state, as sent."""
     failure: str = ""
 
@@ -104,7 +106,7 @@ class UnitsArrivedEvent:
     """The units of a movement are here."""
 
     move: int
-    parcel: Any
+    parcel: Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ class TakeOutUnitsInstruction:
     """
 
     order: SendUnits
-    rows: Sequence[Any] = ()
+    rows: Sequence[Unread] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +209,8 @@ class PutBackUnitsInstruction:
     move: int
     region: str
     units: UnitNumbers
-    kept: Any
-    rows: Sequence[Any] = ()
+    kept: Unread
+    rows: Sequence[Unread] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,7 @@ class SendUnitsInstruction:
     move: int
     host: str
     port: int
-    parts: Sequence[Any]
+    parts: Sequence[Unread]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +229,7 @@ class StoreUnitsInstruction:
 
     move: int
     region: str
-    parts: Sequence[Any]
+    parts: Sequence[Unread]
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +256,7 @@ class InstallUnitsInstruction:
     """
 
     move: int
-    parcel: Any
+    parcel: Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +307,7 @@ class LoadEndedEvent:
     """State has been loaded, or `error` says why not."""
 
     order: LoadState
-    loaded: Any
+    loaded: Unread
     error: str = ""
     bytes: int = 0
     rows: int = 0
@@ -345,14 +347,14 @@ class UseLoadedInstruction:
     """Go on with state that has been loaded."""
 
     order: LoadState
-    loaded: Any
+    loaded: Unread
 
 
 @dataclass(frozen=True, slots=True)
 class DropLoadedInstruction:
     """Throw away state that has been loaded for an order that does not count any more."""
 
-    loaded: Any
+    loaded: Unread
 
 
 LoadInstruction = (

@@ -10,8 +10,6 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from msgspec import structs
 
@@ -38,12 +36,9 @@ from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import TO_WORKER, control
 from evenflow.runtime.wire.poller import Lost, Opened, Received
 from evenflow.runtime.wire.settings import Settings
+from evenflow.runtime.worker.assembly import Assembly, KeyedParts
 from evenflow.runtime.worker.environment import REAL, WorkerEnvironment
-from evenflow.runtime.worker.graphs.peers import Peers
-from evenflow.runtime.worker.rows.emulation import EmulatedSpeed
-from evenflow.runtime.worker.rows.hosting import Hosting
 from evenflow.runtime.worker.rows.operator_cache import SPARE
-from evenflow.runtime.worker.rows.session import Session
 from evenflow.runtime.worker.rows.sessions import Sessions
 
 REASON = 2000
@@ -57,7 +52,7 @@ class WorkerTask:
     settings: Settings
     worker: int
 
-    def __call__(self, _rows: Iterable[Any]) -> Iterator[str]:
+    def __call__(self, _rows: Iterable[object]) -> Iterator[str]:
         """Serve until told to stop; yields the reason."""
         from pyspark import TaskContext
 
@@ -83,12 +78,11 @@ class Worker:
         self._task = task
         self._poller = environment.poller(settings.secret, clock, SOCKET_BUFFER)
         self._controller = self._poller.connect(settings.host, settings.port, "the controller")
-        self.hosting = Hosting(settings, worker, environment, self._tell, self._poller.wake)
-        self._peers = Peers(worker, self._poller, settings.emulate, clock)
-        sleep = partial(self._peers.sleep, environment.sleep)
-        self._pace = EmulatedSpeed(settings.emulate, worker, clock, sleep) if settings.emulate else None
-        about = worker, self.hosting, settings.qos, self._pace, clock, self._peers
-        self._sessions = Sessions(*about, environment.random_bits, environment.limits.turn_s)
+        self.assembly = Assembly(
+            settings=settings, worker=worker, environment=environment, poller=self._poller, tell=self._tell
+        )
+        self._peers = self.assembly.peers
+        self._sessions = Sessions(self.assembly, settings.qos, clock)
         self._reported = clock()
         self.stopped = ""
         """Why it ends; empty while it serves."""
@@ -115,30 +109,45 @@ class Worker:
                     self.received(channel, frame)
                 case Lost(channel=channel, reason=reason):
                     self.lost(channel, reason)
-        self.hosting.check_threads()
+        self.assembly.check_threads()
         self.serve_waiting()
-        if self.hosting.due:
-            self._sessions.host.collect()
-            if self._settings.memory:
-                self._sessions.rotate()
-        self._sessions.tend_flows(self._clock())
+        if self.assembly.due:
+            self._collect(self.assembly.keyed_parts())
+        self.tend_flows(self._clock())
         self._sessions.choose_readers(self._limits.outbox_bytes)
         self._report()
 
+    def _collect(self, keyed: KeyedParts) -> None:
+        """Take what threads have brought; bring back state from disk, of which regions are told if it goes wrong."""
+        keyed.server.collect()
+        if self._settings.memory:
+            for region, error in keyed.server.rotate():
+                self._sessions.fail_region(region, error)
+
+    def tend_flows(self, now: float) -> None:
+        """Do what is due for graphs: frames on emulated links, feeders that wait to begin, reports."""
+        if self.assembly.keyed is not None:
+            self._peers.tend()
+            flows = self.assembly.keyed.flows
+            if flows.active:
+                self._peers.probe(now)
+            flows.begin()
+            flows.report(now)
+
     def _patience(self) -> float:
-        patience, host = self._settings.period, self.hosting.host
-        if host is not None and (host.active or host.returning):
-            patience = min(patience, self._limits.keyed_poll_s, host.due_in(self._clock()))
+        patience, keyed = self._settings.period, self.assembly.keyed
+        if keyed is not None and (keyed.server.active or keyed.server.returning):
+            patience = min(patience, self._limits.keyed_poll_s, keyed.server.due_in(self._clock()))
         due = self._peers.due_in
         return patience if due is None else min(patience, due)
 
     def close(self) -> None:
         """Close every connection and forget every operator."""
         with ExitStack() as stack:  # from the last to the first, whatever becomes of the others
-            stack.callback(self.hosting.operators.clear)
+            stack.callback(self.assembly.operators.clear)
             stack.callback(self._poller.close)
-            for part in reversed(list(self.hosting.parts())):
-                stack.callback(part.close)
+            for close in reversed(list(self.assembly.closing())):
+                stack.callback(close)
 
     # -- connections
 
@@ -147,20 +156,30 @@ class Worker:
         if channel in self._peers:
             return
         if channel is not self._controller:
-            self._sessions[channel] = Session()
+            self._sessions.enter(channel)
             return
-        transfer = self.hosting.direct_transfer
+        transfer = self.assembly.direct_transfer
         port, deep = self._poller.listen(channel.address), self._poller.listen(channel.address, DEEP_BUFFER)
         transfer.start(channel.address)
-        where = (channel.address, port, os.getpid(), self._task, transfer.port, deep, transfer.key)
-        self._tell(WorkerHello(self._id, *where))
+        self._tell(
+            WorkerHello(
+                worker=self._id,
+                host=channel.address,
+                port=port,
+                pid=os.getpid(),
+                task=self._task,
+                transfer_port=transfer.port,
+                deep=deep,
+                key=transfer.key,
+            )
+        )
 
     def lost(self, channel: Channel, reason: str) -> bool:
         """A connection is gone; whether it was a feeder's."""
         if channel is self._controller:
             self.stopped = reason
         if channel in self._peers:  # rows may be lost with it: the feeders whose rows they were have to know
-            for feeder in self._sessions.peer_lost(channel):
+            for feeder in self.assembly.keyed_parts().flows.peer_lost(channel):
                 self._poller.drop(feeder)
                 self._sessions.leave(feeder, self._poller.waited_s)
             return False
@@ -172,15 +191,16 @@ class Worker:
             if channel is self._controller:
                 self._obey(frame)
             elif channel in self._peers:
-                self._sessions.serve_peer(channel, frame)
+                self.assembly.keyed_parts().flows.receive(channel, frame)
             else:
-                self._sessions.serve(channel, frame, self._poller.waited_s)
+                self._sessions.receive(channel, frame, self._poller.waited_s)
         except Exception as error:
             self._turn_out(channel, error)
 
     def serve_waiting(self) -> None:
         """Process one of the frames that wait."""
-        self._sessions.serve_waiting(self._turn_out)
+        for channel, error in self._sessions.serve_waiting():
+            self._turn_out(channel, error)
 
     def _turn_out(self, channel: Channel, error: Exception) -> None:
         """Whatever a peer's frame runs into costs that peer its connection, and nobody else anything.
@@ -191,7 +211,7 @@ class Worker:
         if channel is self._controller and not ours:
             raise error
         if not ours:
-            self._sessions.fail(channel, 0, error, "")
+            self.assembly.outbox.fail(channel, error)
         reason = f"{error}" if ours else described(error)
         self._poller.drop(channel)
         known = self.lost(channel, reason)
@@ -201,7 +221,7 @@ class Worker:
     # -- the controller
 
     def _obey(self, frame: Frame) -> None:
-        operators = self.hosting.operators
+        operators = self.assembly.operators
         if frame.kind is Kind.CODE:
             name, _, code = bytes(frame.body).partition(b"\n")
             operators.keep(name.decode(), code, self._sessions.used)
@@ -215,20 +235,21 @@ class Worker:
             case NoCode(operator):
                 operators.unknown(operator)
             case SetClock(elapsed):
-                if self._pace is not None:
-                    self._pace.set_clock(elapsed)
-            case AbandonMoves() as order:
-                self._sessions.abandon(order)
+                if self.assembly.pace is not None:
+                    self.assembly.pace.set_clock(elapsed)
             case SetMemory(memory):
-                self.hosting.set_memory(memory)
+                self.assembly.set_memory(memory)
             case SendReport(number):
                 self._tell(structs.replace(self._sessions.done, answers=number))
             case ServiceWeights(weights):
                 self._sessions.set_weights(weights)
             case GraphRouting() | PauseUnits() | ReleaseUnits() as order:
-                self._sessions.obey_flow(order)
+                self.assembly.keyed_parts().flows.obey(order)
             case order:
-                self._sessions.host.obey(order)
+                keyed = self.assembly.keyed_parts()
+                if isinstance(order, AbandonMoves):
+                    keyed.flows.abandon(order)
+                keyed.server.obey(order)
 
     def _tell(self, message: WorkerHello | CodeWanted | WorkerMessage) -> None:
         """Tell the controller something; if it is gone, so is our reason to be."""
@@ -246,8 +267,8 @@ class Worker:
         now = self._clock()
         if self.stopped or not self._controller.open:
             return
-        if self.hosting.host is not None:
-            self.hosting.host.report(now, self._poller.waited_s)
+        if self.assembly.keyed is not None:
+            self.assembly.keyed.server.report(now, self._poller.waited_s)
         if now - self._reported >= self._settings.period:
             self._reported = now
             self._tell(self._sessions.done)

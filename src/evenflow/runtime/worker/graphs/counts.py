@@ -93,7 +93,10 @@ class FlowCounts:
             micros=micros.astype(np.int64),
             calls=self._calls[units],
             bytes_out=np.rint(self._bytes[units]).astype(np.int64),
-            sent={worker: SentCounts(*counts) for worker, counts in self._sent.items()},
+            sent={
+                worker: SentCounts(frames=frames, rows=rows, bytes=size)
+                for worker, (frames, rows, size) in self._sent.items()
+            },
             queued=queued,
             standard_us=standard_us,
             round_trips=round_trips,

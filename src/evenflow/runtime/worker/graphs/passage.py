@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,18 +20,19 @@ from evenflow.graph.build.plan import NodePlan
 from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.nodes.ordering import HeldTurn, OrderNode
 from evenflow.graph.routing import Bundle, Ways
-from evenflow.runtime.wire.channel import Channel
-from evenflow.runtime.wire.flows import FlowHead
+from evenflow.runtime.wire.flows import flow_frame
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.worker.graphs.counts import FlowCounts
+from evenflow.runtime.worker.graphs.peers import Peers
+from evenflow.runtime.worker.graphs.routings import LocalRouting, Routings
 from evenflow.runtime.worker.rows.codec import batch_parts, read_rows
 from evenflow.runtime.worker.rows.instances import Instance, apply, graph_of
 
 if TYPE_CHECKING:
     from evenflow.operators.keyed import Units
     from evenflow.runtime.worker.rows.emulation import EmulatedSpeed
-    from evenflow.runtime.worker.rows.keyed import KeyedHost
-    from evenflow.runtime.worker.rows.regions import HostedRegion
+    from evenflow.runtime.worker.rows.keyed import KeyedServer
+    from evenflow.runtime.worker.rows.regions import LocalRegion
     from evenflow.runtime.worker.rows.session import Session
     from evenflow.runtime.worker.saving.repeats import RepeatedAttempt
 
@@ -44,72 +45,101 @@ class PassageFailed(Exception):
         self.error, self.where = error, where
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a passage needs of its worker."""
+    """What passages need of their worker."""
 
     worker: int
-    host: KeyedHost
+    server: KeyedServer
+    peers: Peers
+    routings: Routings
     pace: EmulatedSpeed | None
     clock: Callable[[], float]
-    until: float
-    """When the turn of its frame is over."""
-    counts: FlowCounts
     new_id: Callable[[], int]
     """Draws the id of a frame."""
 
 
-class Passage:
-    """One frame on one worker."""
+@dataclass(slots=True, kw_only=True)
+class Visit:
+    """The turn of one frame on this worker."""
 
-    def __init__(
-        self,
-        session: Session,
-        channel: Channel,
-        graph: HostedGraph,
-        ways: Ways,
-        root: int,
-        turn: int,
-        around: Surroundings,
-        send_on: Callable[[Bundle], int],
-    ) -> None:
-        self._session = session
-        self._channel = channel
-        self._graph = graph
-        self._ways = ways
-        self._root, self._turn = root, turn
-        self._around = around
-        self._send_on = send_on
-        """Sends rows to another worker, holds them or keeps them for later; the XOR of the ids of their frames."""
+    session: Session
+    graph: HostedGraph
+    routing: LocalRouting
+    ways: Ways
+    counts: FlowCounts
+    until: float
+    """When the turn is over."""
+    left: list[Frame] = field(default_factory=list)
+    """Rows for operators that are here, for which the turn was too short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivedRows:
+    """The rows of a frame that has arrived."""
+
+    root: int
+    turn: int
+    identity: int
+    ports: tuple[int, ...]
+    rows: memoryview
+    """The record batch, serialised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedRows:
+    """Rows that an order held, and that go on now behind the rows they waited for."""
+
+    root: int
+    turn: int
+    identity: int
+    stream: int
+    rows: pa.RecordBatch
+
+
+FlowStep = ArrivedRows | ReleasedRows
+"""Rows of one root frame that go through the nodes here, counted as one frame."""
+
+
+class Passage:
+    """One step on one worker."""
+
+    def __init__(self, visit: Visit, step: FlowStep, around: Surroundings) -> None:
+        self._visit, self._step, self._around = visit, step, around
+        self._session, self._graph, self._ways = visit.session, visit.graph, visit.ways
+        self._root, self._turn = step.root, step.turn
         self.rows = 0
         """Rows that nodes have taken, each row as often as a node took it."""
-        self.following: list[tuple[int, HeldTurn]] = []
-        """Streams, and rows that were held and are to go on there behind those of this passage."""
+        self.following: list[ReleasedRows] = []
+        """The steps that follow this one."""
         self._region, self._state = self._entered()
 
-    def _entered(self) -> tuple[HostedRegion, Instance]:
+    def _entered(self) -> tuple[LocalRegion, Instance]:
         session = self._session
-        region, state = self._around.host.enter(session.region, session.evaluation, session.stamp)
+        region, state = self._around.server.enter(session.region, session.evaluation, session.stamp)
         graph_of(state).batch = session.epoch
         return region, state
 
-    def run(self, head: FlowHead) -> int:
+    def run(self) -> int:
         """Take the rows as far as they go here; the XOR of the ids of the frames that this caused."""
-        plan = self._graph.plan
-        if any(port >= len(plan.ports) for port in head.ports):
-            raise ProtocolError(f"rows came for ports {head.ports}: the graph has {len(plan.ports)}")
-        batch = read_rows(head.rows, self._graph.schemas[head.ports[0]])
-        return self._take_on(deque((port, batch) for port in head.ports))
+        match self._step:
+            case ArrivedRows(ports=ports, rows=rows):
+                return self._take_on(self._read(ports, rows))
+            case ReleasedRows(stream=stream, rows=released):
+                work: deque[tuple[int, pa.RecordBatch]] = deque()
+                caused = self._pass_on(stream, released, work)
+                return caused ^ (self._put_off(work) if self._late else self._take_on(work))
 
-    def go_on(self, stream: int, rows: pa.RecordBatch) -> int:
-        """Take rows that a stream gives as far as they go here; as `run`."""
-        work: deque[tuple[int, pa.RecordBatch]] = deque()
-        caused = self._pass_on(stream, rows, work)
-        return caused ^ (self._put_off(work) if self._late else self._take_on(work))
+    def _read(self, ports: tuple[int, ...], rows: memoryview) -> deque[tuple[int, pa.RecordBatch]]:
+        plan = self._graph.plan
+        if any(port >= len(plan.ports) for port in ports):
+            raise ProtocolError(f"rows came for ports {ports}: the graph has {len(plan.ports)}")
+        batch = read_rows(rows, self._graph.schemas[ports[0]])
+        return deque((port, batch) for port in ports)
 
     @property
     def _late(self) -> bool:
-        return self._around.clock() >= self._around.until
+        return self._around.clock() >= self._visit.until
 
     def _put_off(self, work: deque[tuple[int, pa.RecordBatch]]) -> int:
         """Rows for nodes that are here become frames that come first when there is time again; the XOR of their ids."""
@@ -117,6 +147,23 @@ class Passage:
         for port, rows in work:
             caused ^= self._send_on(Bundle(self._around.worker, (port,), rows, self._turn, self._ways.has_turns(port)))
         return caused
+
+    def _send_on(self, bundle: Bundle) -> int:
+        """Send rows on, hold them, or leave them for later if they are for here; the XOR of the ids of their frames."""
+        visit, around, mark = self._visit, self._around, 0
+        for rows, part in batch_parts(bundle.rows, bundle.uncut):
+            number = around.new_id()
+            mark ^= number
+            frame = flow_frame(number, self._root, bundle.turn, self._session.feeder, bundle.ports, part, rows)
+            if bundle.worker == around.worker:
+                visit.left.append(frame)
+            elif bundle.worker < 0:
+                around.routings.hold(visit.routing, -bundle.worker, frame, rows)
+            elif around.peers.send(bundle.worker, frame, rows):
+                visit.counts.add_sent(bundle.worker, rows, part.nbytes)
+            else:
+                raise ProtocolError(f"worker {bundle.worker} cannot be reached")
+        return mark
 
     def _take_on(self, work: deque[tuple[int, pa.RecordBatch]]) -> int:
         """Take rows as far as they go here, or as there is time: one node at least."""
@@ -150,7 +197,10 @@ class Passage:
         order = self._order(node)
         if not order.due(self._session.feeder, self._turn):
             return False
-        self.following += [(node.stream, held) for held in order.following(self._session.feeder)]
+        for held in order.following(self._session.feeder):
+            self.following.append(
+                ReleasedRows(root=held.root, turn=held.turn, identity=held.identity, stream=node.stream, rows=held.rows)
+            )
         return True
 
     def _hold(self, node: NodePlan, rows: pa.RecordBatch) -> int:
@@ -171,7 +221,7 @@ class Passage:
             units = np.array([node.first + self._turn % node.units], np.int32)
         else:
             units = local + np.int32(node.first) if node.units > 1 else np.array([node.first], np.int32)
-        self._around.host.check_here(self._region, self._session.region, self._session.evaluation, units)
+        self._around.server.check_here(self._region, self._session.region, self._session.evaluation, units)
         if not rows.num_rows:  # a turn without rows, on its way to an order
             return self._graph.nothing(node)
         repeat = self._region.repeats.get(self._session.evaluation) if node.operator.logged else None
@@ -198,7 +248,7 @@ class Passage:
     def _repeat(self, node: NodePlan, repeat: RepeatedAttempt, units: Units) -> pa.RecordBatch:
         """Apply the logged rows that are due when rows of these units come; what they give."""
         session, given = self._session, [self._graph.nothing(node)]
-        for logged in self._around.host.logged(session.region, session.evaluation, repeat, units) or ():
+        for logged in self._around.server.logged(session.region, session.evaluation, repeat, units) or ():
             port, batch, mine = self._graph.from_log(logged)
             rows, local, keys = self._graph.rows_of(port, batch)
             given.append(apply(self._state, port, rows, mine, local, keys))
@@ -208,10 +258,10 @@ class Passage:
         self.rows += rows.num_rows
         each = units if len(units) == rows.num_rows else np.broadcast_to(units, rows.num_rows)
         self._region.add_rows(each, rows.nbytes)
-        self._around.counts.add(each, out.num_rows, out.nbytes, seconds)
+        self._visit.counts.add(each, out.num_rows, out.nbytes, seconds)
 
     def _log(self, port: int, batch: pa.RecordBatch, units: Units) -> None:
-        session, checkpointer = self._session, self._around.host.checkpointer
+        session, checkpointer = self._session, self._around.server.checkpointer
         if session.stamp is None or checkpointer is None:
             return
         logged = self._graph.logged(port, batch, units, session.epoch)
@@ -222,4 +272,4 @@ class Passage:
         """Send results to the feeder."""
         with suppress(ConnectionError):  # it has just gone, and the poller will say so
             for _, part in batch_parts(out):
-                self._channel.send(Frame(Kind.RESULT, part, self._root, part=endpoint))
+                self._session.channel.send(Frame(Kind.RESULT, part, self._root, part=endpoint))

@@ -30,12 +30,8 @@ class Gate:
 class RowQueue:
     """FLOW frames, first come, first served; those for units that have come are served at their gate."""
 
-    def __init__(self, passable: Callable[[Gate], bool], opened: Callable[[Gate], None]) -> None:
+    def __init__(self) -> None:
         self._waiting: deque[Frame | Gate] = deque()
-        self._passable = passable
-        """Whether it is known where the units of a gate are."""
-        self._opened = opened
-        """Is told of a gate that is reached, if its units stay here."""
         self.bytes = 0
         """Of all frames that wait."""
         self.rows: dict[int, int] = {}
@@ -60,21 +56,17 @@ class RowQueue:
         self._count(frames)
 
     @property
-    def first(self) -> Frame | None:
-        """The frame whose turn it is; None if there is none, or if it has to wait. Gates before it are opened."""
-        while self._waiting:
-            each = self._waiting[0]
-            if isinstance(each, Frame):
-                return each
-            if not self._passable(each):
-                return None
-            self._waiting.popleft()
-            if each.stays:
-                self._waiting.extendleft(reversed(each.frames))
-                self._opened(each)
-            else:
-                self._count([each], -1)
-        return None
+    def first(self) -> Frame | Gate | None:
+        """The frame whose turn it is, or the gate that is reached; None if nothing waits."""
+        return self._waiting[0] if self._waiting else None
+
+    def open(self, gate: Gate) -> None:
+        """Take away the gate that is reached: its rows come first now if its units stay, and are dropped otherwise."""
+        assert self._waiting.popleft() is gate
+        if gate.stays:
+            self._waiting.extendleft(reversed(gate.frames))
+        else:
+            self._count([gate], -1)
 
     def take(self) -> Frame:
         """Take out the frame whose turn it is."""

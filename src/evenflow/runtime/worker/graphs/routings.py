@@ -3,21 +3,30 @@
 A worker sends rows of graphs as feeders do, and does what they do about a movement: it holds rows, marks the end of
 those that it has sent, and releases them. Units that have come, or were put back, have a gate in the queue of this
 worker. Rows that are given for them here go to that gate until it is reached.
+
+Nothing is sent here: what is to be sent to whom is returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
-from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.routing import Ways
 from evenflow.model.messages import AbandonMoves, FlowOrder, GraphRouting, PauseUnits, ReleaseUnits
 from evenflow.runtime.wire.flows import MARK
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.worker.graphs.peers import Peers
+from evenflow.runtime.worker.graphs.lookup import FindGraph
 from evenflow.runtime.worker.graphs.queue import Gate, RowQueue
+
+
+class Outgoing(NamedTuple):
+    """A frame that is to be sent to a worker."""
+
+    worker: int
+    frame: Frame
+    rows: int = 0
 
 
 @dataclass(slots=True)
@@ -29,8 +38,8 @@ class HeldRows:
 
 
 @dataclass(slots=True)
-class HostedWays:
-    """The routing of one graph, as this worker knows it."""
+class LocalRouting:
+    """The routing of one graph, as this worker knows it, with the rows that it holds for units that move."""
 
     order: GraphRouting
     version: int
@@ -60,41 +69,38 @@ class HostedWays:
         return self.version >= version and self.move >= move
 
 
-class Routings(dict[str, HostedWays]):
+class Routings(dict[str, LocalRouting]):
     """The routing of all graphs, by region."""
 
-    def __init__(
-        self,
-        worker: int,
-        graph: Callable[[str], Any],
-        peers: Peers,
-        mark: Callable[[Frame], None],
-        queue: RowQueue,
-        unsent: Callable[[Frame], None],
-    ) -> None:
+    def __init__(self, worker: int, find_graph: FindGraph, queue: RowQueue) -> None:
         super().__init__()
         self._worker = worker
-        self._graph = graph
-        """Gives the operator of a name, if it is here; asks for it otherwise."""
-        self._peers = peers
-        self._mark = mark
-        """Takes a marker, as one from another worker."""
+        self._find_graph = find_graph
         self._queue = queue
-        self._unsent = unsent
-        """Is told of rows that cannot be sent."""
 
-    def obey(self, order: FlowOrder) -> None:
-        """Do what the controller says about the ways of rows."""
+    def obey(self, order: FlowOrder) -> list[Outgoing]:
+        """Do what the controller says about the ways of rows; the frames that are to be sent."""
         if isinstance(order, GraphRouting):
             self._route(order)
-            return
+            return []
         known = self.get(order.region)
         if known is None:
-            return  # of a graph that this worker has not heard of: there are no rows
-        if isinstance(order, PauseUnits):
-            self._pause(known, order)
-        else:
-            self._release(known, order)
+            return []  # of a graph that this worker has not heard of: there are no rows
+        return self._pause(known, order) if isinstance(order, PauseUnits) else self._release(known, order)
+
+    @property
+    def first(self) -> Frame | None:
+        """The frame whose turn it is in the queue; None if there is none, or if it has to wait at a gate.
+
+        Gates before it are opened.
+        """
+        while isinstance(first := self._queue.first, Gate):
+            if not self._is_decided(first):
+                return None
+            self._queue.open(first)
+            if first.stays:
+                self._opened(first)
+        return first
 
     def bring(self, region: str, move: int, units: Sequence[int], rows: Iterable[Frame]) -> bool:
         """Units have come, with the rows that waited for them: they get their place; False if the graph is not known.
@@ -116,12 +122,12 @@ class Routings(dict[str, HostedWays]):
             if move in known.gates and not known.gates[move].stays:
                 del known.gates[move]
 
-    def passable(self, gate: Gate) -> bool:
+    def _is_decided(self, gate: Gate) -> bool:
         """Whether it is known where the units of a gate are."""
         known = self.get(gate.region)
         return gate.stays or known is None or known.gates.get(gate.move) is not gate
 
-    def opened(self, gate: Gate) -> None:
+    def _opened(self, gate: Gate) -> None:
         """The gate of units that stay here is reached: what is given for them here now goes to them by calls."""
         known = self.get(gate.region)
         if known is not None and known.gates.get(gate.move) is gate:
@@ -129,7 +135,7 @@ class Routings(dict[str, HostedWays]):
             if known.ways is not None:
                 known.ways.release(gate.move, self._worker)
 
-    def hold(self, known: HostedWays, move: int, frame: Frame, rows: int) -> None:
+    def hold(self, known: LocalRouting, move: int, frame: Frame, rows: int) -> None:
         """Keep a frame until it is known where the units of a movement are; or if they are here, for their turn."""
         gate = known.gates.get(move)
         if gate is not None and gate.stays:
@@ -137,13 +143,13 @@ class Routings(dict[str, HostedWays]):
         else:
             known.held.setdefault(move, []).append(HeldRows(frame, rows))
 
-    def known(self, region: str) -> HostedWays | None:
+    def known(self, region: str) -> LocalRouting | None:
         """The routing of a graph; None while it, or the graph itself, is not here."""
         known = self.get(region)
         if known is None or known.ways is not None:
             return known
-        graph = self._graph(known.order.operator)
-        if not isinstance(graph, HostedGraph):
+        graph = self._find_graph(known.order.operator)
+        if graph is None:
             return None
         paused = {each.move: each.units for each in known.order.paused}
         known.ways = Ways(graph.plan, known.order.owners, paused)
@@ -158,33 +164,29 @@ class Routings(dict[str, HostedWays]):
                 known.ways.pause(gate.move, known.ways.at(self._worker, gate.units))
         return known
 
-    def _place(self, known: HostedWays, gate: Gate) -> None:
+    def _place(self, known: LocalRouting, gate: Gate) -> None:
         known.gates[gate.move] = gate
         self._queue.append(gate)
 
     def _route(self, order: GraphRouting) -> None:
         """Begin with these owners. Rows held for movements that are not among those paused belong to what is over."""
         before = self.pop(order.region, None)  # what was told last is the last that is let go
-        known = self[order.region] = HostedWays(order, order.version, order.move)
+        known = self[order.region] = LocalRouting(order, order.version, order.move)
         if before is not None:
             moves = {each.move for each in order.paused}
             known.held = {move: rows for move, rows in before.held.items() if move in moves}
             known.gates = {move: gate for move, gate in before.gates.items() if gate.stays or move in moves}
         self.known(order.region)
 
-    def _pause(self, known: HostedWays, order: PauseUnits) -> None:
+    def _pause(self, known: LocalRouting, order: PauseUnits) -> list[Outgoing]:
         if known.ways is None:  # no rows have been sent yet, so the marker need not wait
             known.early.append(order)
         else:
             known.ways.pause(order.move, order.units)
         known.move = order.move
-        marker = Frame(Kind.MARKER, MARK.pack(known.order.you), order.move)
-        if order.source == self._worker:
-            self._mark(marker)
-        else:
-            self._peers.send(order.source, marker)
+        return [Outgoing(order.source, Frame(Kind.MARKER, MARK.pack(known.order.you), order.move))]
 
-    def _release(self, known: HostedWays, order: ReleaseUnits) -> None:
+    def _release(self, known: LocalRouting, order: ReleaseUnits) -> list[Outgoing]:
         here = order.worker == self._worker
         held, gate = known.held.pop(order.move, []), known.gates.get(order.move)
         known.version = order.version
@@ -198,8 +200,6 @@ class Routings(dict[str, HostedWays]):
         if here and gate is not None:
             gate.stays = True
             self._queue.wait_at(gate, [each.frame for each in held])
-            return
+            return []
         known.gates.pop(order.move, None)
-        for each in held:
-            if not self._peers.send(order.worker, each.frame, each.rows):
-                self._unsent(each.frame)
+        return [Outgoing(order.worker, each.frame, each.rows) for each in held]

@@ -177,7 +177,7 @@ class DirectTransfer(BackgroundThread):
         Label.read(arriving.parts[0]).check(self.key, arriving.move)
         if arriving.move in self._admitted:
             raise ProtocolError(f"movement {arriving.move} comes again")
-        remember(self._admitted, arriving.move)
+        remember(self._admitted, arriving.move, None)
         arriving.admitted = True
 
     def _lost(self, channel: Channel, reason: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -56,11 +56,14 @@ class Label(Struct, frozen=True, forbid_unknown_fields=True):
                 f"{move}, which the controller has not announced: they are not read"
             )
 
-    def check_states(self, states: Any) -> None:
+    def check_states(self, states: object) -> None:
         """Refuse state of other units, or of other evaluations, than the movement is about."""
         units = set(self.units)
-        fits = isinstance(states, dict) and states.keys() <= set(self.evaluations)
-        if not fits or not all(isinstance(each, dict) and each.keys() <= units for each in states.values()):
+        if not (
+            isinstance(states, dict)
+            and states.keys() <= set(self.evaluations)
+            and all(isinstance(each, dict) and each.keys() <= units for each in states.values())
+        ):
             raise ProtocolError(f"movement {self.move} brings state that it was not to bring")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from evenflow.model.messages import (
     AbandonMoves,
@@ -55,12 +55,14 @@ from evenflow.runtime.worker.events import (
     UnitsPutBackEvent,
     UnitsStoredEvent,
     UnitsTakenOutEvent,
+    Unread,
 )
 
 REMEMBERED = 1000
 """Evaluations and movements that are remembered as over, so that what arrives late for them is not kept."""
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 @dataclass(slots=True)
@@ -74,9 +76,9 @@ class Leaving:
     """Whether all markers have come: the units are taken out from then on, in a graph after a flush."""
     out: bool = False
     """Whether they are taken out, and the controller was told that all is quiet."""
-    rows: Sequence[Any] = ()
+    rows: Sequence[Unread] = ()
     """Of a graph: those that waited for the units."""
-    kept: Any = None
+    kept: Unread = None
     """What was sent, until the target has it."""
 
 
@@ -87,7 +89,7 @@ class LocalMovements:
     leaving: dict[int, Leaving] = field(default_factory=dict)
     markers: dict[int, set[int]] = field(default_factory=dict)
     """By movement, feeders whose markers have overtaken the controller's announcement."""
-    arrived: dict[int, Any] = field(default_factory=dict)
+    arrived: dict[int, Unread] = field(default_factory=dict)
     """Parcels of units that wait for their operator's code."""
     _latest: int = 0
     """The latest movement that was announced."""
@@ -122,9 +124,7 @@ class LocalMovements:
             case RestoreUnits(move, region):
                 return self._restore(move, region)
             case UnitsArrivedEvent(move, parcel):
-                if move not in self._discarded and move not in self._installed:
-                    self.arrived[move] = parcel
-                return []
+                return self._arrive(move, parcel)
             case UnitsInstalledEvent():
                 return self._put_in(event)
             case FetchUnits(move, region):
@@ -188,7 +188,7 @@ class LocalMovements:
             return [_report(region, move, "restored")]
         return done + self._put_back(leaving, leaving.kept, _report(region, move, "restored"))
 
-    def _put_back(self, leaving: Leaving, kept: Any, then: TellInstruction) -> list[MovementInstruction]:
+    def _put_back(self, leaving: Leaving, kept: Unread, then: TellInstruction) -> list[MovementInstruction]:
         about, rows = leaving.order, leaving.rows
         leaving.rows = ()
         self._returning[about.move] = then
@@ -208,6 +208,11 @@ class LocalMovements:
 
     # -- units that arrive
 
+    def _arrive(self, move: int, parcel: Unread) -> list[MovementInstruction]:
+        if move not in self._discarded and move not in self._installed:
+            self.arrived[move] = parcel
+        return []
+
     def _put_in(self, event: UnitsInstalledEvent) -> list[MovementInstruction]:
         move, region = event.move, event.region
         del self.arrived[move]
@@ -218,7 +223,7 @@ class LocalMovements:
 
     def _discard(self, move: int, region: str) -> list[MovementInstruction]:
         self.arrived.pop(move, None)
-        remember(self._discarded, move)
+        remember(self._discarded, move, None)
         installed = self._installed.pop(move, None)
         done: list[MovementInstruction] = []
         if installed is not None:
@@ -230,11 +235,11 @@ class LocalMovements:
         """Forget a movement, and do not take what still comes of it."""
         for kept in (self.markers, self.arrived, self._installed):
             kept.pop(move, None)
-        remember(self._discarded, move)
+        remember(self._discarded, move, None)
         return self._left(move)[1]
 
 
-def remember(kept: dict[T, Any], key: T, value: Any = None) -> None:
+def remember(kept: dict[T, V], key: T, value: V) -> None:
     """Insert; evict the oldest beyond REMEMBERED."""
     kept[key] = value
     while len(kept) > REMEMBERED:

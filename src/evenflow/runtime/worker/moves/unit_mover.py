@@ -7,10 +7,10 @@ worker.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Any, Protocol, assert_never
 
 from evenflow.errors import ProtocolError
 from evenflow.model.messages import SendUnits
@@ -21,11 +21,11 @@ from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer, Parcel
 from evenflow.runtime.worker.moves.label import Label, Part
 from evenflow.runtime.worker.moves.movements import LocalMovements
 from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
-from evenflow.runtime.worker.rows.regions import HostedRegion, HostedRegions
+from evenflow.runtime.worker.rows.regions import LocalRegion, LocalRegions
 from evenflow.runtime.worker.saving.checkpointer import Checkpointer, SendMessage
 
 ExtractedStates = dict[str, dict[int, Any]]
-"""By evaluation and unit."""
+"""The user's state, by evaluation and unit."""
 NO_STORE = "this worker has no store"
 
 
@@ -46,15 +46,30 @@ class Brought:
     parts: list[Part]
 
 
+class GraphRows(Protocol):
+    """The rows of graphs on this worker, as movements of their units see them."""
+
+    def flush(self, move: int, region: str) -> bool:
+        """Start a flush of a graph's rows; `FlushedEvent` answers it. False if there is no receiver to wait for."""
+
+    def take_rows(self, region: str, units: Sequence[int]) -> list[Frame]:
+        """Take the rows that wait for units of a graph out of the queue."""
+
+    def keep_rows(self, region: str, move: int, units: Sequence[int], rows: Sequence[Frame]) -> bool:
+        """Give units of a graph that have come, and their rows, a place in the queue; False if it is not known."""
+
+
 class UnitMover:
     """Between the machine that decides about movements and all it decides about."""
 
     def __init__(
         self,
+        *,
         tell: SendMessage,
         direct_transfer: DirectTransfer,
-        regions: HostedRegions,
+        regions: LocalRegions,
         over: Container[tuple[str, str]],
+        graph_rows: GraphRows,
         checkpointer: Checkpointer | None,
         store_transfer: StoreTransfer | None,
     ) -> None:
@@ -66,12 +81,7 @@ class UnitMover:
         """Regions and evaluations that have ended: their state is not put in any more."""
         self._checkpointer = checkpointer
         self._via_store = store_transfer
-        self.flush: Callable[[int, str], bool] = lambda move, region: False
-        """Starts a flush of a graph's rows; `FlushedEvent` answers it. False if there is no receiver to wait for."""
-        self.take_rows: Callable[[str, Sequence[int]], list[Frame]] = lambda region, units: []
-        """Takes the rows that wait for units of a graph out of the queue."""
-        self.keep_rows: Callable[[str, int, Sequence[int], Sequence[Frame]], bool] = lambda *about: False
-        """Gives units of a graph that have come, and their rows, a place in the queue; False if it is not known."""
+        self._graph_rows = graph_rows
 
     def handle(self, event: events.MovementEvent) -> None:
         """Let the machine decide about an event, as an order of the controller, and carry that out."""
@@ -103,9 +113,9 @@ class UnitMover:
                 self._regions.settle(region, list(units))
                 return events.RowsAnsweredEvent(move, feeder)
             case events.TakeRowsInstruction(move, region, units):
-                return events.RowsTakenEvent(move, self.take_rows(region, units))
+                return events.RowsTakenEvent(move, self._graph_rows.take_rows(region, units))
             case events.FlushInstruction(move, region):
-                return None if self.flush(move, region) else events.FlushedEvent(move)
+                return None if self._graph_rows.flush(move, region) else events.FlushedEvent(move)
             case events.TakeOutUnitsInstruction(order, rows):
                 return self._take_out(order, rows)
             case events.PutBackUnitsInstruction():
@@ -161,7 +171,7 @@ class UnitMover:
             about.move, taken, [label, body, *(memoryview(buffer.raw()) for buffer in buffers)]
         )
 
-    def _extract(self, about: SendUnits, region: HostedRegion, states: ExtractedStates) -> None:
+    def _extract(self, about: SendUnits, region: LocalRegion, states: ExtractedStates) -> None:
         self._regions.settle(about.region, list(about.units))
         for evaluation in about.evaluations:
             if evaluation in region.instances:
@@ -174,13 +184,22 @@ class UnitMover:
     def _label(self, about: SendUnits, operator: str) -> bytes:
         units, evaluations = list(about.units), list(about.evaluations)
         touched = self._checkpointer.touched(about.region, evaluations, units) if self._checkpointer else {}
-        named = (about.move, about.region, operator, about.source)
-        return Label(*named, units, evaluations, about.ticket, touched).packed()
+        label = Label(
+            move=about.move,
+            region=about.region,
+            operator=operator,
+            source=about.source,
+            units=units,
+            evaluations=evaluations,
+            ticket=about.ticket,
+            touched=touched,
+        )
+        return label.packed()
 
     def _put_back(self, order: events.PutBackUnitsInstruction) -> events.UnitsPutBackEvent:
         taken: Taken = order.kept or Taken()
         if order.rows:  # if the graph is not known any more, nobody waits for them
-            self.keep_rows(order.region, order.move, order.units, order.rows)
+            self._graph_rows.keep_rows(order.region, order.move, order.units, order.rows)
         region = self._regions.get(order.region)
         if region is None and any(taken.states.values()):
             region = self._regions.receiving(order.region, taken.operator)
@@ -204,7 +223,7 @@ class UnitMover:
         placed: list[tuple[str, int]] = []
         try:
             if label.operator:
-                region: HostedRegion | None = self._regions.receiving(label.region, label.operator)
+                region: LocalRegion | None = self._regions.receiving(label.region, label.operator)
             else:
                 region = self._regions.get(label.region)
             states, frames = pickle.loads(body, buffers=buffers)
@@ -212,7 +231,7 @@ class UnitMover:
             rows = [Frame(Kind.FLOW, memoryview(part), number, part=root) for number, root, part in frames]
             if region is not None:
                 self._put_in(label.region, region, states, placed)
-            if not self.keep_rows(label.region, move, label.units, rows) and rows:
+            if not self._graph_rows.keep_rows(label.region, move, label.units, rows) and rows:
                 raise ProtocolError(f"rows came with units of region {label.region!r:.100}, which is not known here")
         except BaseException as error:  # the user's code; the source has a copy of it all
             why = f"install failed: {type(error).__name__}: {error}"
@@ -225,7 +244,7 @@ class UnitMover:
         size = len(body) + sum(memoryview(buffer).nbytes for buffer in buffers)
         return events.UnitsInstalledEvent(move, label.region, label.units, placed, size)
 
-    def _put_in(self, name: str, region: HostedRegion, states: ExtractedStates, placed: list[tuple[str, int]]) -> None:
+    def _put_in(self, name: str, region: LocalRegion, states: ExtractedStates, placed: list[tuple[str, int]]) -> None:
         """Install state, but for evaluations that are over; `placed` has what was begun."""
         for evaluation, units in states.items():
             if (name, evaluation) not in self._over:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evenflow.errors import FunctionError, ProtocolError, described
 from evenflow.model.messages import OperatorFailed
@@ -15,6 +15,7 @@ from evenflow.runtime.wire.frames import MAX_BODY, Frame
 from evenflow.runtime.wire.messages import packed
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pyarrow as pa
 
     from evenflow.runtime.worker.rows.instances import Answer
@@ -67,7 +68,7 @@ def _check(column: pa.Array) -> None:
     elif len(column):
         import numpy as np
 
-        edges: Any = np.frombuffer(column.buffers()[1], np.int64 if wide else np.int32)
+        edges: npt.NDArray[np.integer] = np.frombuffer(column.buffers()[1], np.int64 if wide else np.int32)
         edges = edges[column.offset : column.offset + len(column) + 1]
         if (edges[1:] < edges[:-1]).any():
             raise ValueError("the places of its texts are not in order")

@@ -19,6 +19,7 @@ from evenflow.errors import ProtocolError
 from evenflow.graph.hosted import GraphState
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
+from evenflow.state.paging.operator import Operator
 from evenflow.state.paging.paged import Paged
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.processing import Done
@@ -27,13 +28,15 @@ from evenflow.state.paging.spill import sweep
 
 Instance = KeyedOperator | Paged
 """An instance of an operator, which has the state of one evaluation."""
+Tag = Any
+"""Names a frame in its answers, or anything else: it is given back as it is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
     """Results of a frame, or of some of its rows."""
 
-    tag: Any
+    tag: Tag
     """Names the frame."""
     batch: pa.RecordBatch
     origin: Origin | None
@@ -82,15 +85,20 @@ def apply(state: Instance, port: int, rows: pa.RecordBatch, units: Units, local:
     return given[0] if len(given) == 1 else pa.concat_batches(given)
 
 
+def operator_of(state: Instance) -> Operator:
+    """The operator whose state it is, wherever that is kept."""
+    return state.operator if isinstance(state, Paged) else state
+
+
 def graph_of(state: Instance) -> GraphState:
     """The state of a graph, wherever it is kept."""
-    found = state.operator if isinstance(state, Paged) else state
+    found = operator_of(state)
     if not isinstance(found, GraphState):
         raise ProtocolError("rows of a graph came for another operator")
     return found
 
 
-def process(state: Instance, hosted: Hosted, tag: Any, rows: pa.RecordBatch, units: Units, keys: Keys) -> list[Answer]:
+def process(state: Instance, hosted: Hosted, tag: Tag, rows: pa.RecordBatch, units: Units, keys: Keys) -> list[Answer]:
     """Apply the rows of a frame; returns answers to this frame and to earlier ones."""
     if isinstance(state, Paged) and isinstance(state.operator, GraphState):  # rows of a log
         for part in state.parts(units):

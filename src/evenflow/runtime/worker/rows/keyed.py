@@ -1,30 +1,27 @@
-"""The keyed host: applies the rows of keyed operators to their state, and reports statistics."""
+"""The keyed server: applies the rows of keyed regions to their state, and reports statistics."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import inf
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError
 from evenflow.model.messages import REPORT_S, EvaluationOrder, MovementOrder, RowsDiffer
-from evenflow.operators.hosted import Hosted, units_of
+from evenflow.operators.hosted import units_of
 from evenflow.operators.keyed import Units
+from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.worker.events import MarkerReachedEvent
-from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer
 from evenflow.runtime.worker.moves.label import Part
-from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
 from evenflow.runtime.worker.moves.unit_mover import UnitMover
-from evenflow.runtime.worker.rows.instances import Answer, Instance, Instances, answers, process
-from evenflow.runtime.worker.rows.regions import HostedRegion, HostedRegions
+from evenflow.runtime.worker.rows.instances import Answer, Instance, Tag, answers, process
+from evenflow.runtime.worker.rows.regions import LocalRegion, LocalRegions
 from evenflow.runtime.worker.saving.checkpointer import Checkpointer, SendMessage, Stamp
-from evenflow.runtime.worker.saving.evaluations import HostedEvaluations
-from evenflow.runtime.worker.saving.loader import Loader
+from evenflow.runtime.worker.saving.evaluations import EvaluationStates
 from evenflow.runtime.worker.saving.repeats import OtherRows, RepeatedAttempt
 from evenflow.state.paging.paged import Paged
 
@@ -33,27 +30,25 @@ LEAST_WAIT_S = 0.001
 """So long is waited for a report at least: a clock may not tell what is shorter."""
 
 
-class KeyedHost:
-    """All keyed operators of one worker."""
+class KeyedServer:
+    """All keyed regions and graphs of one worker, with the state of their evaluations."""
 
     def __init__(
         self,
+        *,
         tell: SendMessage,
-        direct_transfer: DirectTransfer,
-        code: Callable[[str], Hosted | None],
-        checkpointer: Checkpointer | None = None,
-        instances: Instances | None = None,
-        give: Callable[[list[Answer]], None] = lambda answers: None,
-        store_transfer: StoreTransfer | None = None,
-        loader: Loader | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        regions: LocalRegions,
+        evaluations: EvaluationStates,
+        mover: UnitMover,
+        checkpointer: Checkpointer | None,
+        clock: Callable[[], float],
     ) -> None:
         self.tell = tell
-        self._clock = clock
+        self.regions = regions
+        self.evaluations = evaluations
+        self.mover = mover
         self.checkpointer = checkpointer
-        self.regions = HostedRegions(code, instances or Instances(), give)
-        self.evaluations = HostedEvaluations(tell, self.regions, checkpointer, loader, clock)
-        self.mover = UnitMover(tell, direct_transfer, self.regions, self.evaluations.over, checkpointer, store_transfer)
+        self._clock = clock
         self.returning = False
         """Whether state is on its way back from disk, a little each time."""
 
@@ -81,7 +76,7 @@ class KeyedHost:
         """A feeder has opened a region, whose statistics are to be sent every `report_s` seconds."""
         self.regions.check_units(operator, units)
         if name not in self.regions:
-            self.regions[name] = HostedRegion(operator, units)
+            self.regions[name] = LocalRegion(operator, units)
         region = self.regions[name]
         if region.units != units:
             raise ProtocolError(f"a feeder of region {name} speaks of {units} units, and there are {region.units}")
@@ -112,7 +107,7 @@ class KeyedHost:
         due = min(dues, default=inf)
         return max(due, LEAST_WAIT_S) if due > 0 else 0.0
 
-    def _send_report(self, name: str, region: HostedRegion, now: float, waited_s: float) -> None:
+    def _send_report(self, name: str, region: LocalRegion, now: float, waited_s: float) -> None:
         self.tell(region.news(name, now, waited_s, self.regions.memory()))
 
     # -- rows
@@ -122,7 +117,7 @@ class KeyedHost:
         name: str,
         evaluation: str,
         batch: pa.RecordBatch,
-        tag: Any = None,
+        tag: Tag = None,
         stamp: Stamp | None = None,
         body: Part = b"",
     ) -> list[Answer]:
@@ -157,10 +152,11 @@ class KeyedHost:
             return give()
         except OtherRows as differs:
             repeat.failed = True
-            self.tell(RowsDiffer(name, evaluation, *repeat.stamp, str(differs)))
+            epoch, attempt = repeat.stamp
+            self.tell(RowsDiffer(region=name, evaluation=evaluation, epoch=epoch, attempt=attempt, why=str(differs)))
             return None
 
-    def enter(self, name: str, evaluation: str, stamp: Stamp | None) -> tuple[HostedRegion, Instance]:
+    def enter(self, name: str, evaluation: str, stamp: Stamp | None) -> tuple[LocalRegion, Instance]:
         """Rows of an evaluation are about to be applied; the instance that has its state. Raises if they may not be."""
         region = self.regions[name]
         self.evaluations.check_rows(name, evaluation, stamp)
@@ -172,7 +168,7 @@ class KeyedHost:
             self.checkpointer.enter(name, evaluation, region.units, stamp, instance, region.away.get(evaluation))
         return region, instance
 
-    def check_here(self, region: HostedRegion, name: str, evaluation: str, units: Units) -> None:
+    def check_here(self, region: LocalRegion, name: str, evaluation: str, units: Units) -> None:
         """Refuse rows of units that have left this worker."""
         away = region.away.get(evaluation)
         if away is not None and away[units].any():
@@ -199,8 +195,8 @@ class KeyedHost:
         if region is not None and isinstance(state, Paged):
             yield from (answers(self.regions.hosted(region), done) for done in state.draining())
 
-    def rotate(self, fail: Callable[[str, BaseException], None]) -> None:
-        """Bring back state that there is room for, or for which enough rows wait; `fail` hears which region cannot."""
+    def rotate(self) -> Iterator[tuple[str, BaseException]]:
+        """Bring back state that there is room for, or for which enough rows wait; yields regions that fail."""
         self.returning = False
         for name, region in list(self.regions.items()):
             for state in region.paged:
@@ -210,7 +206,7 @@ class KeyedHost:
                 try:
                     self.regions.give(answers(self.regions.hosted(region), state.rotate(began)))
                 except BaseException as error:  # the user's code, or a disk that is full
-                    fail(name, error)
+                    yield name, error
                 self.served(name, self._clock() - began)
                 self.returning |= state.returning
 
@@ -229,7 +225,7 @@ class KeyedHost:
             raise ProtocolError(f"a marker names unit {max(units)} of region {name}: it has {self.regions[name].units}")
         self.mover.handle(MarkerReachedEvent(move, feeder, name, units))
 
-    def end(self, name: str, evaluation: str, stamp: Stamp, feeder: Any) -> None:
+    def end(self, name: str, evaluation: str, stamp: Stamp, feeder: Channel) -> None:
         """A feeder wants to know when all its rows are durable."""
         assert self.checkpointer is not None
         region = self.regions.get(name)

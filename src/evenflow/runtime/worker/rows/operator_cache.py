@@ -11,11 +11,13 @@ from evenflow.model.messages import CodeWanted, OperatorReady
 if TYPE_CHECKING:
     import pyarrow as pa
 
+LoadedOperator = Any
+"""What the user gave, unpickled: a function's wrapper, a `Hosted` operator, a graph, or `Broken`."""
 SPARE = 16
 """Operators that stay loaded while no feeder uses them; others are fetched again when they are needed."""
 
 
-class OperatorCache(dict[str, Any]):
+class OperatorCache(dict[str, LoadedOperator]):
     """Operators by name, the latest used last."""
 
     def __init__(self, tell: Callable[[CodeWanted | OperatorReady], None]) -> None:
@@ -23,7 +25,7 @@ class OperatorCache(dict[str, Any]):
         self._tell = tell
         self._asked: set[str] = set()
 
-    def fetch(self, operator: str) -> Any:
+    def fetch(self, operator: str) -> LoadedOperator:
         """The operator. None if it is not here: then the controller is asked for it, once."""
         if operator in self:
             self[operator] = self.pop(operator)
@@ -31,6 +33,11 @@ class OperatorCache(dict[str, Any]):
             self._asked.add(operator)
             self._tell(CodeWanted(operator))
         return self.get(operator)
+
+    def failure(self, operator: str) -> BaseException | None:
+        """Why an operator could not be loaded; None if it could be, or is not here yet."""
+        found = self.get(operator)
+        return found.error if isinstance(found, Broken) else None
 
     def unknown(self, operator: str) -> None:
         """The controller does not have this operator now: it may be asked again."""
@@ -57,7 +64,7 @@ class Broken:
         raise self.error
 
 
-def _load(code: bytes) -> Any:
+def _load(code: bytes) -> LoadedOperator:
     try:
         operator = pickle.loads(code)
         if hasattr(operator, "warm_up"):

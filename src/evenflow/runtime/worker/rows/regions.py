@@ -12,7 +12,7 @@ from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.model.messages import REPORT_S, ConsumerReport
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Units
-from evenflow.runtime.worker.rows.instances import Answer, Instance, Instances, answers, let_go
+from evenflow.runtime.worker.rows.instances import Answer, Instance, Instances, answers, let_go, operator_of
 from evenflow.runtime.worker.saving.repeats import RepeatedAttempt
 from evenflow.state.paging.paged import Paged
 
@@ -23,8 +23,8 @@ SIZED = 4096
 
 
 @dataclass(slots=True)
-class HostedRegion:
-    """One keyed region on this worker."""
+class LocalRegion:
+    """What one worker has of a keyed region or a graph."""
 
     operator: str
     units: int
@@ -157,9 +157,9 @@ class HostedRegion:
     def _count_from_here(self, evaluation: str) -> None:
         """Report only what an instance counts from now on."""
         state = self.instances[evaluation]
-        operator = state.operator if isinstance(state, Paged) else state
         try:
-            self.counted[evaluation] = {str(name): int(count) for name, count in operator.tallies().items()}
+            counts = operator_of(state).tallies()
+            self.counted[evaluation] = {str(name): int(count) for name, count in counts.items()}
         except Exception:  # the user's code: counts that cannot be told must not end a worker full of state
             self.counted.setdefault(evaluation, {})
 
@@ -183,8 +183,8 @@ class HostedRegion:
         self.counted.pop(evaluation, None)
 
 
-class HostedRegions(dict[str, HostedRegion]):
-    """The regions of one worker, by name."""
+class LocalRegions(dict[str, LocalRegion]):
+    """The keyed regions and graphs of one worker, by name."""
 
     def __init__(
         self, code: Callable[[str], Hosted | None], instances: Instances, give: Callable[[list[Answer]], None]
@@ -195,7 +195,7 @@ class HostedRegions(dict[str, HostedRegion]):
         """Sends answers to their feeders."""
         self._instances = instances
 
-    def hosted(self, region: HostedRegion) -> Hosted:
+    def hosted(self, region: LocalRegion) -> Hosted:
         """The region's operator; raises if its code is not here yet."""
         hosted = self.code(region.operator)
         if hosted is None:
@@ -209,20 +209,20 @@ class HostedRegions(dict[str, HostedRegion]):
         if isinstance(hosted, Hosted) and hosted.units != units:
             raise ProtocolError(f"a feeder of operator {operator} speaks of {units} units: it has {hosted.units}")
 
-    def instance_of(self, region: HostedRegion, evaluation: str) -> Instance:
+    def instance_of(self, region: LocalRegion, evaluation: str) -> Instance:
         """The instance with the state of an evaluation; a fresh one if there is none."""
         instance = region.instances.get(evaluation)
         if instance is None:
             instance = region.instances[evaluation] = self._instances.fresh(self.hosted(region))
         return instance
 
-    def receiving(self, name: str, operator: str) -> HostedRegion:
+    def receiving(self, name: str, operator: str) -> LocalRegion:
         """The region that units or loaded state come to, made if it is not known; needs the operator's code."""
         if name not in self:
             hosted = self.code(operator)
             if not isinstance(hosted, Hosted):
                 raise EvenflowError(f"operator {operator} could not be loaded on this worker")
-            self[name] = HostedRegion(operator, hosted.units)
+            self[name] = LocalRegion(operator, hosted.units)
         if not self[name].instances:
             self[name].operator = operator
         return self[name]

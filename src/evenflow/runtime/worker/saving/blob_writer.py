@@ -7,8 +7,7 @@ a few times; what has not been put by then is reported, and never dropped in sil
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from evenflow.errors import StoreError, described
 from evenflow.runtime.threads import Inbox, JobThread, Start
@@ -26,16 +25,20 @@ class Put:
 
     name: str
     parts: Sequence[Part]
-    about: Any
+    about: object
     """Given back with the outcome."""
+    size: int
+    """Bytes of all parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutOutcome:
     """What became of a put."""
 
-    about: Any
+    about: object
     error: str = ""
+    size: int = field(default=0, compare=False)
+    """Bytes that wait no longer."""
 
 
 class BlobWriter(JobThread):
@@ -55,10 +58,10 @@ class BlobWriter(JobThread):
         self._open: Callable[[], Store] = lambda: (opened or open_store)(where)
         self._store: Store | None = None
 
-    def put(self, name: str, parts: Sequence[Part], about: Any) -> None:
+    def put(self, name: str, parts: Sequence[Part], about: object) -> None:
         """Have a blob put; blobs are put in the order of the calls."""
-        order = Put(name, parts, (about, sum(memoryview(part).nbytes for part in parts)))
-        self.unsaved += order.about[1]
+        order = Put(name, parts, about, sum(memoryview(part).nbytes for part in parts))
+        self.unsaved += order.size
         self.submit(lambda: self._put(order))
 
     def collect(self) -> list[PutOutcome]:
@@ -66,9 +69,8 @@ class BlobWriter(JobThread):
         found = []
         while not self.inbox.empty():
             outcome = self.inbox.get()
-            about, size = outcome.about
-            self.unsaved -= size
-            found.append(PutOutcome(about, outcome.error))
+            self.unsaved -= outcome.size
+            found.append(outcome)
         return found
 
     def close(self) -> None:
@@ -78,7 +80,7 @@ class BlobWriter(JobThread):
             self._store.close()
 
     def _put(self, order: Put) -> None:
-        self.inbox.put(PutOutcome(order.about, self._tried(order)))
+        self.inbox.put(PutOutcome(order.about, self._tried(order), order.size))
 
     def _tried(self, order: Put) -> str:
         """Put a blob, and try again; returns why that failed, or an empty text."""

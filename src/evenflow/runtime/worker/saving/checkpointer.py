@@ -7,7 +7,6 @@ the blob writer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ from evenflow.model.messages import (
     WorkerTrouble,
 )
 from evenflow.operators.keyed import Units
+from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.worker.limits import LIMITS, WorkerLimits
 from evenflow.runtime.worker.rows.instances import Instance
 from evenflow.runtime.worker.saving.blob_writer import BlobWriter
@@ -30,12 +30,14 @@ from evenflow.runtime.worker.saving.query_log import QueryLog, SegmentPut, Snaps
 from evenflow.state.checkpoint.unit_snapshots import pack_units
 
 SendMessage = Callable[[WorkerMessage | CodeWanted], None]
-AnswerEnd = Callable[[Any, RowsDurable], None]
+AnswerEnd = Callable[[Channel, RowsDurable], None]
 """Tells a feeder that its rows are durable, or why not."""
 Stamp = tuple[int, int]
 """A batch, and the attempt at it."""
 Away = npt.NDArray[np.bool_] | None
 """Marks the units that have left this worker: their state is not here to be saved."""
+LatestBatches = dict[str, npt.NDArray[np.int64]]
+"""By evaluation, for each of some units: the latest batch in which it had rows."""
 NO_UNITS = np.zeros(0, np.int32)
 
 
@@ -68,7 +70,9 @@ class Checkpointer:
         if query_log.enter(*stamp):
             self._save(query_log, instance, stamp[0] - 1, away)
 
-    def log(self, region: str, evaluation: str, body: Any, schema: pa.Schema, units: Units) -> None:
+    def log(
+        self, region: str, evaluation: str, body: bytes | bytearray | memoryview, schema: pa.Schema, units: Units
+    ) -> None:
         """Rows were applied."""
         self._put(self._query_logs[region, evaluation].log(body, schema, units))
 
@@ -81,7 +85,7 @@ class Checkpointer:
         if query_log is not None and stamp > query_log.stamp and query_log.enter(*stamp):
             self._save(query_log, instance, stamp[0] - 1, away)
 
-    def end(self, region: str, evaluation: str, stamp: Stamp, feeder: Any) -> None:
+    def end(self, region: str, evaluation: str, stamp: Stamp, feeder: Channel) -> None:
         """A feeder wants to know when its rows are durable; one that sent none here is told at once."""
         query_log = self._query_logs.get((region, evaluation))
         if query_log is None or query_log.stamp != stamp:
@@ -90,7 +94,7 @@ class Checkpointer:
         self._put(query_log.end(feeder))
         self._acknowledge(query_log)
 
-    def end_repeat(self, feeder: Any, units: Units, left: int) -> None:
+    def end_repeat(self, feeder: Channel, units: Units, left: int) -> None:
         """A feeder wants to know when its rows are durable, and they were so before; `left` have not come again."""
         self._answer(feeder, RowsDurable(self._writer, 0, units, left=left))
 
@@ -98,8 +102,8 @@ class Checkpointer:
         """Pass on what the blob writer has done."""
         for outcome in self._blob_writer.collect():
             match outcome.about:
-                case QueryLog() as query_log, stamp:
-                    query_log.segment_put(stamp, outcome.error)
+                case QueryLog() as query_log, (int(epoch), int(attempt)):
+                    query_log.segment_put((epoch, attempt), outcome.error)
                     self._acknowledge(query_log)
                 case SnapshotPut(query_log=query_log) as snapshot if outcome.error:
                     query_log.not_saved(snapshot.units, snapshot.epoch)
@@ -136,12 +140,14 @@ class Checkpointer:
 
     # -- movements
 
-    def touched(self, region: str, evaluations: list[str], units: list[int]) -> dict[str, npt.NDArray[np.int64]]:
+    def touched(self, region: str, evaluations: list[str], units: list[int]) -> LatestBatches:
         """By evaluation, the latest batch with rows of each unit."""
         known = {name: self._query_logs.get((region, name)) for name in evaluations}
         return {name: query_log.latest_batches(units) for name, query_log in known.items() if query_log is not None}
 
-    def arrived(self, region: str, count: int, move: int, units: list[int], touched: dict[str, Any]) -> None:
+    def arrived(
+        self, region: str, count: int, move: int, units: list[int], touched: dict[str, npt.NDArray[np.int64]]
+    ) -> None:
         """Units have come from elsewhere."""
         for evaluation, batches in touched.items():
             self._query_log(region, evaluation, count).arrived(move, units, batches)
@@ -170,5 +176,14 @@ class Checkpointer:
         self._query_logs.pop((region, evaluation), None)
 
     def _report_saved(self, snapshot: SnapshotPut) -> None:
-        about = (snapshot.query_log.region, snapshot.query_log.evaluation, snapshot.epoch)
-        self._tell(UnitsSaved(*about, snapshot.name, snapshot.units, snapshot.size))
+        query_log = snapshot.query_log
+        self._tell(
+            UnitsSaved(
+                region=query_log.region,
+                evaluation=query_log.evaluation,
+                epoch=snapshot.epoch,
+                name=snapshot.name,
+                units=snapshot.units,
+                bytes=snapshot.size,
+            )
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any
 
 from evenflow.model.checkpoint import AttemptKey
 from evenflow.model.messages import EvaluationOrder, LoadState, SaveAgain, WorkerAlive
@@ -11,7 +10,7 @@ from evenflow.operators.hosted import Hosted
 from evenflow.runtime.worker import events
 from evenflow.runtime.worker.machine import drive
 from evenflow.runtime.worker.rows.instances import let_go
-from evenflow.runtime.worker.rows.regions import HostedRegions
+from evenflow.runtime.worker.rows.regions import LocalRegions
 from evenflow.runtime.worker.saving.checkpointer import Checkpointer, SendMessage
 from evenflow.runtime.worker.saving.loader import Loaded, Loader
 from evenflow.runtime.worker.saving.loads import Loads
@@ -20,13 +19,13 @@ ALIVE_S = 1.0
 """While state is loaded in the worker's own loop, the controller hears this often that the worker is alive."""
 
 
-class HostedEvaluations:
-    """Between the machine that decides about evaluations and their state on this worker."""
+class EvaluationStates:
+    """The state of whole evaluations on one worker: asks `Loads` what to do with it, and does that."""
 
     def __init__(
         self,
         tell: SendMessage,
-        regions: HostedRegions,
+        regions: LocalRegions,
         checkpointer: Checkpointer | None,
         loader: Loader | None,
         clock: Callable[[], float],
@@ -74,8 +73,16 @@ class HostedEvaluations:
             self.handle(events.LoopRoundEvent())
         while not self._loader.inbox.empty():
             loaded = self._loader.inbox.get()
-            about = loaded.error, loaded.bytes, loaded.rows, loaded.seconds
-            self.handle(events.LoadEndedEvent(loaded.order, loaded, *about))
+            self.handle(
+                events.LoadEndedEvent(
+                    order=loaded.order,
+                    loaded=loaded,
+                    error=loaded.error,
+                    bytes=loaded.bytes,
+                    rows=loaded.rows,
+                    seconds=loaded.seconds,
+                )
+            )
 
     def _carry_out(self, instruction: events.LoadInstruction) -> events.LoadEvent | None:
         match instruction:
@@ -95,7 +102,7 @@ class HostedEvaluations:
         return None
 
     def _start(self, order: LoadState) -> events.LoadBegunEvent | None:
-        hosted: Any = self._regions.code(order.operator)
+        hosted: object = self._regions.code(order.operator)
         if hosted is None or self._loader is None:
             return None
         if not isinstance(hosted, Hosted):

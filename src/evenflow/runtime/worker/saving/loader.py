@@ -22,7 +22,7 @@ from evenflow.model.messages import LoadState, LogEntry
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.runtime.threads import BackgroundThread, Inbox, Start
 from evenflow.runtime.worker.limits import LIMITS, WorkerLimits
-from evenflow.runtime.worker.rows.instances import Instance, Instances, let_go, process
+from evenflow.runtime.worker.rows.instances import Instance, Instances, let_go, operator_of, process
 from evenflow.runtime.worker.saving.query_log import query_of
 from evenflow.runtime.worker.saving.repeats import RepeatedAttempt, rows_to_repeat
 from evenflow.state.checkpoint.replay import Mask, replay
@@ -188,7 +188,7 @@ def _replay_as(instance: Instance, hosted: Hosted, note: str) -> None:
     """Rows of the log that follow went through the operator of a note; those before have to be through."""
     if isinstance(instance, Paged):
         instance.drain()
-    hosted.replay_as(instance.operator if isinstance(instance, Paged) else instance, note)
+    hosted.replay_as(operator_of(instance), note)
 
 
 def _owned(order: LoadState) -> Mask:

@@ -56,17 +56,18 @@ class Loads:
             case LoadEndedEvent():
                 return self._ended(event)
         key = event.region, event.evaluation
+        clear = ClearStateInstruction(event.region, event.evaluation)
         self._dropped.setdefault(key)
         match event:
             case LoadState():
                 self._orders[key] = event
                 self._dropped[key] = event.epoch, event.attempt
             case ForgetEvaluation():
-                remember(self.over, key)
+                remember(self.over, key, None)
                 self._orders.pop(key, None)
                 self._dropped.pop(key)
-                return [ForgetLogInstruction(*key), ClearStateInstruction(*key)]
-        return [ClearStateInstruction(*key)]
+                return [ForgetLogInstruction(event.region, event.evaluation), clear]
+        return [clear]
 
     @property
     def waiting(self) -> bool:
@@ -109,5 +110,14 @@ class Loads:
 def _report(event: LoadEndedEvent) -> TellInstruction:
     """Tell the controller what came of a load."""
     order = event.order
-    found = (event.error, event.bytes, event.rows, event.seconds)
-    return TellInstruction(StateLoaded(order.region, order.evaluation, order.load, *found))
+    return TellInstruction(
+        StateLoaded(
+            region=order.region,
+            evaluation=order.evaluation,
+            load=order.load,
+            error=event.error,
+            bytes=event.bytes,
+            rows=event.rows,
+            seconds=event.seconds,
+        )
+    )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from evenflow.errors import ProtocolError
 from evenflow.operators.keyed import Units
+from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.worker.limits import LIMITS, WorkerLimits
 from evenflow.state.checkpoint.segments import SegmentWriter
 from evenflow.state.store.base import Part
@@ -52,7 +52,7 @@ class SnapshotPut:
 class _Waiting:
     """A feeder that wants to know when all segments before its question are durable."""
 
-    feeder: Any
+    feeder: Channel
     segments: int
 
 
@@ -161,7 +161,7 @@ class QueryLog:
         self._open = None
         return [finished]
 
-    def end(self, feeder: Any) -> list[SegmentPut]:
+    def end(self, feeder: Channel) -> list[SegmentPut]:
         """A feeder's rows are all applied; the segments that are finished now.
 
         `acknowledged` names the feeder when its rows are durable.
@@ -180,7 +180,7 @@ class QueryLog:
         """The units that had rows in this batch."""
         return np.flatnonzero(self.touched == self.epoch).astype(np.int32)
 
-    def acknowledged(self) -> list[Any]:
+    def acknowledged(self) -> list[Channel]:
         """Feeders that have waited for segments that are durable now, or never will be (`error`)."""
         done = [each for each in self._waiting if self.error or each.segments <= self.durable]
         self._waiting = [each for each in self._waiting if each not in done]
