@@ -206,8 +206,8 @@ def state(spark: SparkSession) -> dict[str, Any]:
     setting = keyed.KeyedSetting(workers=WORKERS, keys=KEYS, rows=12_000_000)
     with keyed.data(spark, setting) as made, ef.Cluster(spark, WORKERS) as cluster:
         rows = keyed.rows_of(spark, made.path)
-        still = cluster.keyed(rows, "key", Heavy(), units=units, balance="hash", name="still")
-        moving = cluster.keyed(rows, "key", Heavy(), units=units, balance="hash", name="moving")
+        still = cluster.keyed(rows, "key", Heavy(), tuning=ef.Tuning(units=units), balance="hash", name="still")
+        moving = cluster.keyed(rows, "key", Heavy(), tuning=ef.Tuning(units=units), balance="hash", name="moving")
         keyed.timed_sum(still, "value")
         quiet = setting.rows / keyed.timed_sum(still, "value")[0]
         with ThreadPoolExecutor(1) as pool:
@@ -236,7 +236,7 @@ def scale(spark: SparkSession) -> dict[str, Any]:
                 by_rows[count] = best(2, count, lambda o=out: keyed.timed_sum(o, "mean"))
         with keyed.data(spark, setting) as made:
             for units in (64, 1024, 16_384, 100_000):
-                out = cluster.keyed(keyed.rows_of(spark, made.path), "key", rolling(), units=units)
+                out = cluster.keyed(keyed.rows_of(spark, made.path), "key", rolling(), tuning=ef.Tuning(units=units))
                 by_units[units] = best(2, setting.rows, lambda o=out: keyed.timed_sum(o, "mean"))
     return {"by_rows": by_rows, "by_units": by_units}
 

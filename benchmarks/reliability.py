@@ -207,7 +207,7 @@ def memory(spark: SparkSession, home: Path) -> dict[str, Any]:
             name = f"{balance}, {'small' if given else 'room'}"
             with ef.Cluster(spark, 4, memory=given) as cluster:
                 df = stream(spark, home / "in")
-                out = cluster.keyed(df, "key", rolling(), balance=balance, name="means", units=units)
+                out = cluster.keyed(df, "key", rolling(), balance=balance, name="means", tuning=ef.Tuning(units=units))
                 taken = run(out, home / f"spark-{name}-{turn}")
                 if turn:
                     seconds.setdefault(name, []).extend(taken[len(taken) // 2 :])

@@ -66,7 +66,9 @@ def measure(spark: SparkSession, checkpoint: str, transfer: Any) -> dict[str, An
     """Pauses of moves, in milliseconds."""
     with ef.Cluster(spark, WORKERS, checkpoint=checkpoint) as cluster:
         rows = spark.range(0, ROWS, 1, 2).select((col("id") % 64).alias("key"))
-        out = cluster.keyed(rows, "key", Heavy(), units=UNITS, balance="hash", name="moving", transfer=transfer)
+        out = cluster.keyed(
+            rows, "key", Heavy(), tuning=ef.Tuning(units=UNITS, transfer=transfer), balance="hash", name="moving"
+        )
         pauses: list[float] = []
         undone = 0
         turn = 0

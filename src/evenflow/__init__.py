@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from evenflow.operators.aggregates.several import Aggregates
     from evenflow.operators.joins.join import WindowJoin
     from evenflow.operators.keyed import KeyedOperator
+    from evenflow.runtime.cluster.arguments.tuning import Tuning
     from evenflow.runtime.cluster.cluster import Cluster
     from evenflow.runtime.cluster.plans.first_story import fingerprints, first_story, fit_vectors
     from evenflow.runtime.cluster.spark.query_metrics import QueryMetrics
@@ -78,6 +79,7 @@ _HOMES = {
     "RunningStd": "evenflow.operators.aggregates.rolling",
     "RunningSum": "evenflow.operators.aggregates.rolling",
     "Similarity": "evenflow.stories.similarity",
+    "Tuning": "evenflow.runtime.cluster.arguments.tuning",
     "Vectors": "evenflow.stories.vectors",
     "WindowJoin": "evenflow.operators.joins.join",
     "cosine": "evenflow.stories.similarity",
@@ -125,6 +127,7 @@ __all__ = [
     "RunningStd",
     "RunningSum",
     "Similarity",
+    "Tuning",
     "Vectors",
     "WindowJoin",
     "__version__",

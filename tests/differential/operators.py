@@ -19,9 +19,11 @@ SPARK = {"count": F.count, "sum": F.sum, "mean": F.avg, "min": F.min, "max": F.m
 
 def applied(cluster: ef.Cluster, df: DataFrame, case: Case) -> DataFrame:
     """The operator of a case over its rows."""
-    options: dict[str, Any] = {"units": 64, "name": f"differential-{case.seed}", **_spread(case)}
-    if case.seed % 5 == 0:
-        options["skew_bytes"] = 0
+    room = {"skew_bytes": 0} if case.seed % 5 == 0 else {}
+    options: dict[str, Any] = {
+        "name": f"differential-{case.seed}",
+        "tuning": ef.Tuning(units=64, **_spread(case), **room),
+    }
     if case.ordered:
         options["order_by"] = "at"
         if case.lateness:

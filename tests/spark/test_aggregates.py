@@ -54,7 +54,7 @@ def test_as_spark_has_them(spark, cluster, frame):
     expected = rows.selectExpr("*", *(f"{text} as `{name}`" for name, text in own.items()))
     ours = {f"{how}_{name}": getattr(ef, OURS.get(how, how))(name) for how, name in each}
     ours |= {"known_s": ef.last("s", ignorenulls=True), "all": ef.count()}
-    out = cluster.keyed(rows, "k", ef.Aggregates(ours, **FRAMES[frame]), order_by="id", units=32)
+    out = cluster.keyed(rows, "k", ef.Aggregates(ours, **FRAMES[frame]), order_by="id", tuning=ef.Tuning(units=32))
     kinds = [(field.name, field.dataType.simpleString()) for field in out.schema]
     assert kinds == [(field.name, field.dataType.simpleString()) for field in expected.schema]
     found, wanted = ({row.id: row for row in df.collect()} for df in (out, expected))

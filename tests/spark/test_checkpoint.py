@@ -132,7 +132,7 @@ def test_another_operator_is_refused(spark, tmp_path, files):
         with pytest.raises(Exception, match=r"has 64 units, and this has 32: give units=64"):
             start(spark, cluster, files, tmp_path, name="n", units=32).awaitTermination(120)
         with pytest.raises(ef.errors.InvalidArgument, match="name 'n' is that of Nth"):
-            cluster.keyed(stream(spark, files), "k", ef.RollingMean("v", rows=3), name="n", units=32)
+            cluster.keyed(stream(spark, files), "k", ef.RollingMean("v", rows=3), name="n", tuning=ef.Tuning(units=32))
 
 
 def test_one_cluster_at_a_time(spark, tmp_path):

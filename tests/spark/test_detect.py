@@ -73,8 +73,7 @@ def test_the_rule_of_the_paper(spark, cluster, balance):
         functions={"similarity": overlap},
         variables={"H": 5, "tau": 0.2},
         balance=balance,
-        spread="modulo",
-        units=64,
+        tuning=ef.Tuning(spread="modulo", units=64),
         name=name,
     )
     assert out.columns == rows.column_names

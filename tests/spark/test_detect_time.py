@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
+import evenflow as ef
 from evenflow.errors import InvalidArgument
 from tests.support.comparison import run_to_end
 from tests.support.moving import Moving, region, source
@@ -110,7 +111,7 @@ def shown(rows):
 def test_all_windows_of_all_keys_come_out(spark, cluster, partitions):
     rows, name = sparse(), region("windows")
     df = source(spark, rows, partitions)
-    out = cluster.detect(df, WINDOWS, key="k", time="at", name=name, balance="kg", units=64)
+    out = cluster.detect(df, WINDOWS, key="k", time="at", name=name, balance="kg", tuning=ef.Tuning(units=64))
     expected = sorted((values for _, values in in_windows(source(spark, rows))), key=str)
     assert len(expected) > 3_000
     with Moving(cluster, name) as moving:

@@ -79,7 +79,9 @@ def test_worker_killed_in_the_middle_of_a_batch(spark, small, conf, eventually, 
 def test_worker_killed_while_units_go_there(spark, small, conf, eventually, held):
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
     name = region("target")
-    out = small.keyed(source(spark, numbers(), pause_s=0.02, held=held), "k", Nth(), units=64, name=name)
+    out = small.keyed(
+        source(spark, numbers(), pause_s=0.02, held=held), "k", Nth(), tuning=ef.Tuning(units=64), name=name
+    )
     query = Query(out.toArrow)
     eventually(lambda: small.keyed_snapshot(name).unit_rows.sum() > 0, what="rows are in state")
     small.move(name, list(range(64)), 2)
@@ -94,7 +96,9 @@ def test_worker_without_units_killed(spark, small, conf, eventually):
     """No state is lost with it: the query goes on."""
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
     name = region("bystander")
-    out = small.keyed(source(spark, numbers(), pause_s=0.05), "k", Nth(), units=9, balance="hash", name=name)
+    out = small.keyed(
+        source(spark, numbers(), pause_s=0.05), "k", Nth(), tuning=ef.Tuning(units=9), balance="hash", name=name
+    )
     query = Query(out.toArrow)
     eventually(lambda: small.keyed_snapshot(name).unit_rows.sum() > 0, what="rows are in state")
     small.move(name, list(range(10)), 1)
@@ -263,7 +267,7 @@ def test_cluster_stopped_during_a_stream(spark, stream):
 def test_restarted_worker_takes_part(spark, small, eventually):
     kill(small, eventually, 1)
     name = region("after")
-    out = small.keyed(source(spark, numbers(), pause_s=0), F.col("k"), Nth(), units=30, name=name)
+    out = small.keyed(source(spark, numbers(), pause_s=0), F.col("k"), Nth(), tuning=ef.Tuning(units=30), name=name)
     check(out.toArrow())
     eventually(lambda: small.keyed_snapshot(name).unit_rows.sum() == ROWS, what="the last reports")
     snapshot = small.keyed_snapshot(name)

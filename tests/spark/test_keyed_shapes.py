@@ -65,7 +65,7 @@ def nth_by_id(out):
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_every_type(spark, cluster, kind):
     values = KEYS[kind]
-    out = cluster.keyed(keyed_rows(spark, kind, values), "k", Nth(), units=7)
+    out = cluster.keyed(keyed_rows(spark, kind, values), "k", Nth(), tuning=ef.Tuning(units=7))
     assert nth_by_id(out) == nth_of([same(value) for value in values * 5])
 
 
@@ -99,7 +99,7 @@ def test_compound_key_of_arrays(spark, cluster):
 def test_null_keys_have_a_unit_of_their_own(spark, cluster, eventually):
     df = spark.range(0, 3_000, 1, 1).selectExpr("id", "if(id % 3 = 0, null, id) as k")
     name = region("nulls")
-    out = cluster.keyed(df, "k", Nth(), units=16, name=name)
+    out = cluster.keyed(df, "k", Nth(), tuning=ef.Tuning(units=16), name=name)
     nth = nth_by_id(out)
     assert nth[::3] == list(range(1, 1_001))
     assert set(nth) - set(nth[::3]) == set()
@@ -158,7 +158,7 @@ def test_distinct_count_of_every_type(spark, cluster, kind):
 def test_a_hundred_thousand_units(spark, cluster):
     df = spark.range(0, 100_000, 1, 2).selectExpr("id", "id % 50000 as k")
     name = region("many")
-    out = cluster.keyed(df, "k", ef.RunningCount("id"), units=100_000, name=name)
+    out = cluster.keyed(df, "k", ef.RunningCount("id"), tuning=ef.Tuning(units=100_000), name=name)
     with Moving(cluster, name, least=0):
         counts = out.groupBy("id_count").count().collect()
     assert {row["id_count"]: row["count"] for row in counts} == {1: 50_000, 2: 50_000}

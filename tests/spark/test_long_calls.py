@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 
+import evenflow as ef
 from evenflow.control.moves import movement
 from tests.support.background import Holding, Query
 from tests.support.graph_frames import graph_of
@@ -30,7 +31,7 @@ def test_a_move_of_an_operator_in_a_long_call(spark, cluster, tmp_path, monkeypa
     holding, name = Holding(tmp_path), region("slow")
     df, operator = spark.range(0, ROWS, 1, 1).selectExpr("id", "id % 5 as k"), Slow(holding.function())
     if kind == "keyed":
-        out = cluster.keyed(df, "k", operator, units=8, balance="hash", name=name)
+        out = cluster.keyed(df, "k", operator, tuning=ef.Tuning(units=8), balance="hash", name=name)
     else:
         graph = graph_of(lambda s: s.keyed("k", operator, units=8))
         out, name = cluster.run(graph, inputs={"s": df}, placement="round-robin", name=name)["out"], f"{name}.out"

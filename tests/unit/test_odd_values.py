@@ -132,6 +132,8 @@ def test_weights_of_numpy_become_plain_numbers():
 def test_sizes_are_whole_bytes(wrong):
     with pytest.raises(InvalidArgument, match=r"skew_bytes=.*: give bytes as a whole number"):
         amounts.room_of(wrong)
+    with pytest.raises(InvalidArgument, match=r"queue_bytes=.*: give bytes as a whole number"):
+        amounts.queue_of(wrong)
     if wrong is not None:  # no budget
         with pytest.raises(InvalidArgument, match=r"memory=.*: give bytes as a whole number"):
             amounts.bytes_of(wrong)
@@ -173,7 +175,7 @@ def test_numbers_of_numpy():
     assert known == ({1: 0.5}, {0: 2}, {(0, 1): (1.0, 5)})
     assert {type(worker) for worker in known.quotas} == {int}
     assert type(known.links[0, 1][1]) is int
-    assert graph_arguments.queues_of(np.int64(5), "1m") == (5, 1 << 20)
+    assert (amounts.rows_of(np.int64(5)), amounts.queue_of("1m")) == (5, 1 << 20)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +286,8 @@ ARRAY = np.array([1, 2])
     ("call", "said"),
     [
         (lambda: arguments.check_function(len, ARRAY), "input=array"),
-        (lambda: arguments.check_transfer(ARRAY, True), "transfer=array"),
+        (lambda: ef.Tuning(transfer=ARRAY), "transfer=array"),
+        (lambda: ef.Tuning(spread=ARRAY), "spread=array"),
         (lambda: arguments.balance_of(ARRAY, {}, 2), "balance=array"),
         (lambda: ef.count(ARRAY), "an aggregate is of array"),
         (lambda: MapSpec(len, "x long", ARRAY, False), "input=array"),

@@ -26,6 +26,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, Performance
 from evenflow.model.capacity import Emulate
 from evenflow.policy.keyed.loads import imbalance
+from evenflow.runtime.cluster.arguments.tuning import Tuning
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.stories.operator import HISTORY, FirstStory
 from evenflow_lab.bench.choices import keyed_choice
@@ -161,10 +162,8 @@ def run(
             spark.read.parquet(made.path).coalesce(1),
             "fingerprint",
             FirstStory(history=HISTORY),
-            units=KEYS,
-            spread="modulo",
+            tuning=Tuning(units=KEYS, spread="modulo", split_keys=balance == "pkg"),
             balance=chosen,
-            split_keys=balance == "pkg",
             name=REGION,
         )
         seen: list[KeyedSnapshot] = []

@@ -22,6 +22,7 @@ from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
 from evenflow.operators.aggregates.rolling import RollingMean
 from evenflow.operators.hosted import units_of
+from evenflow.runtime.cluster.arguments.tuning import Tuning
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.feeder.hashing import hashes
 from evenflow_lab.bench.choices import keyed_choice
@@ -224,9 +225,8 @@ def run(
             rows_of(spark, made.path),
             "key",
             operator,
-            units=setting.units,
+            tuning=Tuning(units=setting.units, skew_bytes=setting.skew_bytes),
             balance=keyed_choice(balance),
-            skew_bytes=setting.skew_bytes,
             name="bench",
         )
         seen: list[KeyedSnapshot] = []
