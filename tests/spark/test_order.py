@@ -117,7 +117,9 @@ def test_a_stream_goes_on_with_other_partitions_and_workers(spark, files, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "operator", [ef.RollingMean("v", rows=3), ef.Aggregates(mean=ef.mean("v"), rows=3)], ids=["mean", "aggregates"]
+    "operator",
+    [ef.RollingMean("v", rows=3), ef.Aggregates(mean=ef.functions.mean("v"), rows=3)],
+    ids=["mean", "aggregates"],
 )
 def test_columns_that_only_pass_through_come_and_go_while_rows_wait(spark, tmp_path, operator):
     def written(number, ids):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import evenflow as ef
+from evenflow import functions as F
 from evenflow.errors import InvalidArgument
 from evenflow.graph.build.verbs import JoinSpec, MapSpec
 from evenflow.model.graphs.placement import EnergyWeights
@@ -234,7 +235,7 @@ def test_emulated_capacity_of_a_cluster():
 
 @pytest.mark.parametrize("rows", ["3", True, 0, -1, 1.0, nan, 1 << 31])
 def test_rows_of_windows(rows):
-    for make in (lambda **window: ef.RollingMean("x", **window), lambda **window: ef.Aggregates(n=ef.count(), **window),
+    for make in (lambda **window: ef.RollingMean("x", **window), lambda **window: ef.Aggregates(n=F.count(), **window),
                  lambda **window: ef.WindowJoin("t", "a", "b", **window),
                  lambda **window: JoinSpec((("k", "k"),), window["rows"], None, None, 1)):  # fmt: skip
         with pytest.raises(InvalidArgument, match="got rows="):
@@ -253,8 +254,8 @@ def test_windows_in_numbers_of_numpy_are_the_same_windows():
 
     assert identity(ef.RollingMean("x", rows=np.int64(3))) == identity(ef.RollingMean("x", rows=3))
     window = {"seconds": np.float64(9), "time": "at"}
-    assert identity(ef.Aggregates(n=ef.count(), **window)) == identity(
-        ef.Aggregates(n=ef.count(), seconds=9.0, time="at")
+    assert identity(ef.Aggregates(n=F.count(), **window)) == identity(
+        ef.Aggregates(n=F.count(), seconds=9.0, time="at")
     )
     assert JoinSpec((("k", "k"),), np.int64(3), None, None, np.int64(4)).units == 4
 
@@ -289,7 +290,7 @@ ARRAY = np.array([1, 2])
         (lambda: ef.Tuning(transfer=ARRAY), "transfer=array"),
         (lambda: ef.Tuning(spread=ARRAY), "spread=array"),
         (lambda: arguments.balance_of(ARRAY, {}, 2), "balance=array"),
-        (lambda: ef.count(ARRAY), "an aggregate is of array"),
+        (lambda: F.count(ARRAY), "an aggregate is of array"),
         (lambda: MapSpec(len, "x long", ARRAY, False), "input=array"),
         (lambda: ef.Similarity(5), "Similarity got 5: give Vectors"),
         (lambda: Vectors(8, documents=1.5), "documents=1.5: give the number of texts"),

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
+from evenflow import functions as F
 from evenflow.errors import InvalidArgument
 from evenflow.graph.build.binding import bind
 from evenflow.graph.build.builder import Graph
@@ -34,17 +35,17 @@ def pairs(last=0, span=0, rows=SIDES):
 
 CHANGES = {
     "aggregates": [
-        ef.Aggregates(n=ef.count()),
-        ef.Aggregates(m=ef.count()),
-        ef.Aggregates(n=ef.count("v")),
-        ef.Aggregates(n=ef.sum("v")),
-        ef.Aggregates(n=ef.count(), m=ef.sum("v")),
-        ef.Aggregates(m=ef.sum("v"), n=ef.count()),
-        ef.Aggregates(n=ef.count(), rows=3),
-        ef.Aggregates(n=ef.count(), rows=4),
-        ef.Aggregates(n=ef.count(), **NEAR),
-        ef.Aggregates(n=ef.last("v")),
-        ef.Aggregates(n=ef.last("v", ignorenulls=True)),
+        ef.Aggregates(n=F.count()),
+        ef.Aggregates(m=F.count()),
+        ef.Aggregates(n=F.count("v")),
+        ef.Aggregates(n=F.sum("v")),
+        ef.Aggregates(n=F.count(), m=F.sum("v")),
+        ef.Aggregates(m=F.sum("v"), n=F.count()),
+        ef.Aggregates(n=F.count(), rows=3),
+        ef.Aggregates(n=F.count(), rows=4),
+        ef.Aggregates(n=F.count(), **NEAR),
+        ef.Aggregates(n=F.last("v")),
+        ef.Aggregates(n=F.last("v", ignorenulls=True)),
     ],
     "rolling": [
         ef.RollingMean("v", rows=3),

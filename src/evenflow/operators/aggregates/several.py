@@ -12,12 +12,12 @@ from evenflow.operators.growing import Growing
 
 
 class Aggregates(Aggregating, Growing):
-    """Adds a column for each aggregate: `Aggregates(n=ef.count(), top=ef.max("price"), mean=ef.mean("price"))`.
+    """Adds a column for each aggregate: `Aggregates(n=F.count(), top=F.max("price"), mean=F.mean("price"))`.
 
-    They are over all rows of the key so far; with `rows=n` over its last n rows, the present one included; with
-    `seconds=s, time=column` over its rows less than s seconds older than the latest. That is what the operators
-    `Running...` and `Rolling...` do with one column. Columns that cannot be named so (`rows`, or "top price") are given
-    in a dictionary, as the first argument.
+    `F` is `evenflow.functions`. The aggregates are over all rows of the key so far; with `rows=n` over its last n rows,
+    the present one included; with `seconds=s, time=column` over its rows less than s seconds older than the latest.
+    The operators `Running...` and `Rolling...` do the same for one column. Columns with another kind of name (`rows`,
+    or "top price") are given in a dictionary, as the first argument.
     """
 
     naming = ("columns", "time")
@@ -81,10 +81,12 @@ def _checked(named: Any, more: dict[str, Any], **window: Any) -> dict[str, Aggre
         raise InvalidArgument(f"Aggregates got column '{twice[0]}' twice: give another name")
     given = {**(named or {}), **more}
     if not given:
-        raise InvalidArgument("Aggregates got no aggregate: give some, as in Aggregates(n=ef.count())")
+        raise InvalidArgument("Aggregates got no aggregate: give some, as in Aggregates(n=ef.functions.count())")
     for into, aggregate in given.items():
         if not isinstance(into, str) or not into:
             raise InvalidArgument(f"Aggregates got an aggregate called {into!r}: give the name of a column")
         if not isinstance(aggregate, AggregateColumn):
-            raise InvalidArgument(f"Aggregates got {into}={aggregate!r:.100}: give an aggregate, as ef.max('price')")
+            raise InvalidArgument(
+                f"Aggregates got {into}={aggregate!r:.100}: give an aggregate, as ef.functions.max('price')"
+            )
     return given
