@@ -152,3 +152,22 @@ def test_rows_with_other_columns_do_not_meet_whatever_came_between():
         store.append(pa.table({"v": pa.array(range(count)).cast(kind)}))
     with pytest.raises(InvalidArgument, match="the state has rows with columns v double, and now they have v int64"):
         store.take(np.array([0, 100, 110]))
+
+
+@pytest.mark.parametrize("name", ["mean", "sum", "min", "max", "std", "count"])
+def test_state_of_one_aggregate_is_found_again_and_is_that_of_several(name):
+    """Checkpoints have it by these texts and in this form, without the names by which `Aggregates` finds its own."""
+    rolling, running = (getattr(ef, f"{kind}{name.title()}") for kind in ("Rolling", "Running"))
+    assert identity(rolling("v", rows=3)) == f"Rolling{name.title()}(column='v', into='v_{name}', rows=3)"
+    assert identity(running("v", into="x")) == f"Running{name.title()}(column='v', into='x')"
+    rows = pa.record_batch({"k": [1, 2], "v": [5, 7]})
+    several = {"std": "stddev"}.get(name, name)
+    for one, many in (
+        (rolling("v", rows=3), ef.Aggregates({f"v_{name}": getattr(F, several)("v")}, rows=3)),
+        (running("v"), ef.Aggregates({f"v_{name}": getattr(F, several)("v")})),
+    ):
+        assert one.process(rows, UNITS, KEYS) == many.process(rows, UNITS, KEYS)
+        keys, content = one.extract(0)
+        same, names, found = many.extract(0)
+        assert (keys.tolist(), names) == (same.tolist(), (f"v_{name}",))
+        assert repr(content) == repr(found)

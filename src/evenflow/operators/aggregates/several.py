@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from evenflow.errors import InvalidArgument
-from evenflow.operators.aggregates.aggregating import AddedColumn, Aggregating, GivenWindow, check_window
+from evenflow.operators.aggregates.aggregating import WHOLE, AddedColumn, Aggregating, check_window
 from evenflow.operators.aggregates.functions import AggregateColumn, called
 from evenflow.operators.growing import Growing
 
@@ -38,9 +38,9 @@ class Aggregates(Aggregating, Growing):
         self.hows = tuple(each.how for each in given.values())
         self.columns = tuple(each.column for each in given.values())
         whole = rows is None and seconds is None and time is None
-        window = GivenWindow() if whole else check_window("Aggregates", rows, seconds, time)
+        window = WHOLE if whole else check_window("Aggregates", rows, seconds, time)
         self.rows, self.seconds, self.time = window.rows, window.seconds, time
-        self._open(window.rows or 0, window.span)
+        self._open(window)
 
     def parts(self) -> list[AddedColumn]:
         each = zip(self.into, self.hows, self.columns, strict=True)
