@@ -215,9 +215,9 @@ def state(spark: SparkSession) -> dict[str, Any]:
             turn = 0
             while not job.done():
                 time.sleep(0.1)
-                if cluster.keyed_snapshot("moving").feeders and not cluster.keyed_snapshot("moving").moving:
+                if cluster.region("moving").snapshot().feeders and not cluster.region("moving").snapshot().moving:
                     turn += 1
-                    cluster.move("moving", [turn % units], (turn + 1 + turn // units) % WORKERS)
+                    cluster.region("moving").move([turn % units], (turn + 1 + turn // units) % WORKERS)
             busy = setting.rows / job.result()[0]
         moved = [e for e in cluster.events() if e["event"] == "moved" and e["region"] == "moving" and e["bytes"] > 1e6]
     pauses = [event["seconds"] * 1e3 for event in moved]
@@ -254,7 +254,7 @@ def even(spark: SparkSession) -> dict[str, Any]:
                 rate = setting.rows / keyed.timed_sum(frames[name], "mean")[0]
                 if turn:
                     rates[name].append(rate)
-        moves = cluster.keyed_snapshot("flux-auto").moved
+        moves = cluster.region("flux-auto").snapshot().moved
     medians = {name: statistics.median(found) for name, found in rates.items()}
     return {"rows_per_s": medians, "flux_auto_over_hash": medians["flux-auto"] / medians["hash"], "moves": moves}
 

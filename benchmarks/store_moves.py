@@ -77,11 +77,11 @@ def measure(spark: SparkSession, checkpoint: str, transfer: Any) -> dict[str, An
                 job = pool.submit(out.write.format("noop").mode("overwrite").save)
                 while not job.done():
                     time.sleep(0.05)
-                    now = cluster.keyed_snapshot("moving")
+                    now = cluster.region("moving").snapshot()
                     if now.feeders and not now.moving and now.unit_rows.sum() > 100_000:
                         turn += 1
                         unit = turn % 2
-                        cluster.move("moving", [unit], (int(now.table.owners[unit]) + 1) % WORKERS)
+                        cluster.region("moving").move([unit], (int(now.table.owners[unit]) + 1) % WORKERS)
                 job.result()
                 events = cluster.events()
                 moved = [e for e in events if e["event"] == "moved" and e["bytes"] > BYTES // 2]

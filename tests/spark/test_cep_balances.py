@@ -56,10 +56,10 @@ def test_results_are_the_same_wherever_keys_go(cluster, slowly, balance):
     expected = rows.append_column("nth", pa.array(nth_of(rows["k"].to_pylist()))).to_pydict()
     assert out.toArrow().to_pydict() == expected
     deadline = time.monotonic() + 120
-    while balance != "kg" and not cluster.keyed_snapshot(name).moved and time.monotonic() < deadline:
+    while balance != "kg" and not cluster.region(name).snapshot().moved and time.monotonic() < deadline:
         assert out.toArrow().to_pydict() == expected  # on a busy machine all may be over before the first window is
     decided = [event for event in cluster.events() if event["event"] == "rebalance" and event["region"] == name]
-    assert (cluster.keyed_snapshot(name).moved > 0) == bool(decided) == (balance != "kg")
+    assert (cluster.region(name).snapshot().moved > 0) == bool(decided) == (balance != "kg")
 
 
 @pytest.mark.parametrize(("operator", "split"), [(Counted(), False), (Nth(), True)], ids=["insensitive", "split_keys"])
@@ -102,8 +102,8 @@ def test_modulo_of_whole_numbers(spark, cluster, eventually, kind, by):
         cluster.keyed(df, key, Nth(), balance="kg", tuning=ef.Tuning(spread="modulo", units=7), name=name).count()
         == 200
     )
-    eventually(lambda: cluster.keyed_snapshot(name).feeders == 0, what="the last reports")
-    rows = cluster.keyed_snapshot(name).unit_arrived
+    eventually(lambda: cluster.region(name).snapshot().feeders == 0, what="the last reports")
+    rows = cluster.region(name).snapshot().unit_arrived
     assert rows.tolist() == [*np.bincount(np.arange(-100, 100) % 7), 0]
 
 

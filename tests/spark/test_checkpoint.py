@@ -196,7 +196,7 @@ def slow(spark, tmp_path, files, gate, conf, eventually):
     with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
         out = cluster.keyed(held_up(stream(spark, files), str(gate)), "k", Nth(), name="n")
         query = out.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "spark")).start()
-        eventually(lambda: cluster.keyed_snapshot("n").unit_rows.any(), what="rows in state")
+        eventually(lambda: cluster.region("n").snapshot().unit_rows.any(), what="rows in state")
         yield cluster, query
         gate.unlink(missing_ok=True)
         stop_quietly(query)

@@ -141,7 +141,7 @@ def test_late_is_what_comes_behind_the_rows_of_all_keys(spark, cluster, tmp_path
     assert [(row.late.k, row.late.x) for row in found if row.late is not None] == [(3, 0)]  # 89 < 100 - 10
     seen = sorted((row.k, row.x, row.seen) for row in found if row.late is None)
     assert seen == [(1, 0, 1), (1, 1, 3), (1, 2, 2), (2, 0, 2), (2, 1, 1)]  # not the last row, which is not due
-    eventually(lambda: cluster.keyed_snapshot(name).counts == {"late": 1}, what="the last reports")
+    eventually(lambda: cluster.region(name).snapshot().counts == {"late": 1}, what="the last reports")
 
 
 def test_rows_as_they_arrive(spark, cluster):

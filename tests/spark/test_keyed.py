@@ -355,8 +355,8 @@ def test_snapshot_and_events(spark, cluster, conf, eventually):
         while moving.wanted() or not samples():
             assert out.count() == ROWS
             runs += 1
-    eventually(lambda: complete(cluster.keyed_snapshot(name), runs * ROWS), what="the last reports")
-    snapshot = cluster.keyed_snapshot(name)
+    eventually(lambda: complete(cluster.region(name).snapshot(), runs * ROWS), what="the last reports")
+    snapshot = cluster.region(name).snapshot()
     assert snapshot.region == name
     assert snapshot.feeders == 0
     assert len(snapshot.table.owners) == len(snapshot.unit_rows) == len(snapshot.unit_bytes) == 17

@@ -43,8 +43,8 @@ def test_a_move_of_an_operator_in_a_long_call(spark, cluster, tmp_path, monkeypa
     try:
         inside = eventually(holding.inside, what="a worker is in a call")[0]
         busy = next(worker.id for worker in cluster.workers() if worker.pid == inside)
-        units = cluster.keyed_snapshot(name).table.units_of(busy).tolist()
-        cluster.move(name, units, (busy + 1) % 4)
+        units = cluster.region(name).snapshot().table.units_of(busy).tolist()
+        cluster.region(name).move(units, (busy + 1) % 4)
         eventually(lambda: events("move-late", "evaluation-ended"), what="the worker is late")
     finally:
         holding.let_go()

@@ -52,7 +52,7 @@ def check_means(got: pd.DataFrame, frame):
 
 def spilled(cluster, name):
     """Bytes, as workers have told by now: they tell all when the last feeder has left, a moment later."""
-    return max(consumer.spilled for consumer in cluster.keyed_snapshot(name).consumers)
+    return max(consumer.spilled for consumer in cluster.region(name).snapshot().consumers)
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -94,7 +94,7 @@ def test_a_stream_waits_for_rows_that_come_late(spark, cluster, files, tmp_path)
         nth[place % 17] = nth.get(place % 17, 0) + 1
         want.append((place % 17, int(at[place]), place, nth[place % 17]))
     assert shown(got) == sorted(want)
-    assert cluster.keyed_snapshot(name).counts["late"] == 0
+    assert cluster.region(name).snapshot().counts["late"] == 0
 
 
 def test_a_stream_goes_on_with_other_partitions_and_workers(spark, files, tmp_path):

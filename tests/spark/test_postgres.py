@@ -83,7 +83,7 @@ class KillWhileMoving(threading.Thread):
         while self.killed < self.most and not self.over.wait(0.002):
             events = self.cluster.events()
             moved = sum(event["event"] == "moved" for event in events)
-            if self.cluster.keyed_snapshot(self.region).moving and moved > 3 * self.killed:
+            if self.cluster.region(self.region).snapshot().moving and moved > 3 * self.killed:
                 movement = [event for event in events if event["event"] == "move"][-1]
                 worker = self.cluster.workers()[movement[("source", "target")[self.killed % 2]]]
                 if worker.state == "live":

@@ -47,8 +47,8 @@ def test_keys_in_ranges_have_the_results_of_hashing(cluster, rows, eventually, k
     key = by if "+" in key else key
     expected = numbers(cluster, rows, key, balance="hash")
     assert numbers(cluster, rows, key, balance="hash", spread="range", bounds=bounds, name=named) == expected
-    eventually(lambda: cluster.keyed_snapshot(named).unit_arrived.sum() == ROWS, what="the last reports")
-    units = cluster.keyed_snapshot(named).unit_arrived.tolist()
+    eventually(lambda: cluster.region(named).snapshot().unit_arrived.sum() == ROWS, what="the last reports")
+    units = cluster.region(named).snapshot().unit_arrived.tolist()
     assert units[UNITS] == rows.where(by.isNull()).count()
     if bounds is None:
         assert min(units[:UNITS]) > 0

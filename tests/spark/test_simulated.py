@@ -28,7 +28,7 @@ def live(spark):
             df, "k", operator, tuning=ef.Tuning(units=UNITS, skew_bytes="64k"), balance="dlb-h", name="both", **DLB
         )
         assert out.count() == ROWS
-        snapshot = cluster.keyed_snapshot("both")
+        snapshot = cluster.region("both").snapshot()
     return snapshot.table.owners, snapshot.unit_arrived
 
 

@@ -93,7 +93,7 @@ def test_with_the_policy_max_pairs_are_lost_and_one_warning_says_so(
     got = sorted(map(tuple, came(spark, out.select("l", "r"), "greatest", tmp_path / "c").collect()))
     expected = near(spark, both, 5)
     assert set(got) < set(expected)
-    counts = cluster.keyed_snapshot(name).counts
+    counts = cluster.region(name).snapshot().counts
     assert counts["late"] == counts["late of left"] > 100
 
     def entries():

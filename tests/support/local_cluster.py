@@ -82,7 +82,7 @@ def keyed(spark, cluster) -> dict[str, object]:
     homes = {worker.id: worker.executor for worker in cluster.workers()}
     moves = [event for event in cluster.events() if event["event"] == "moved" and event["region"] == name]
     across = sum(homes[move["source"]] != homes[move["target"]] for move in moves)
-    return {"moved": cluster.keyed_snapshot(name).moved, "across": across}
+    return {"moved": cluster.region(name).snapshot().moved, "across": across}
 
 
 def lose_executor(spark, cluster, folder: Path) -> dict[str, object]:

@@ -169,11 +169,11 @@ def run(
         seen: list[KeyedSnapshot] = []
 
         def poll() -> None:
-            seen.append(cluster.keyed_snapshot(REGION))
+            seen.append(cast(KeyedSnapshot, cluster.region(REGION).snapshot()))
             watch(float(_rows(seen[-1]).sum()))
 
         found = polled(lambda: evaluate(out), poll, POLL_S)
-        performance = performance_of(lambda: cluster.keyed_snapshot(REGION))
+        performance = performance_of(lambda: cluster.region(REGION).snapshot())
         log = cluster.events()
     result = _result(setting, balance, made, found, seen, log)
     by_engine = _by_engine(seen[-1], performance, result.seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 from pyspark.sql import functions as F
@@ -73,10 +74,11 @@ def _sum_of_counts(rows: int) -> int:
 
 def keyed_look(cluster: Cluster, region: str, seconds: float, unit: str) -> Callable[[], Look]:
     """Looks at a keyed region, for `play_rows`."""
-    seen = [cluster.keyed_snapshot(region)]
+    handle = cluster.region(region)
+    seen = [cast(KeyedSnapshot, handle.snapshot())]
 
     def look() -> Look:
-        seen.append(cluster.keyed_snapshot(region))
+        seen.append(cast(KeyedSnapshot, handle.snapshot()))
         before, now = seen[-2:]
 
         def page(elapsed: float) -> RenderableType:

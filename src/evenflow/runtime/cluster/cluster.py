@@ -15,13 +15,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from evenflow.control.controller import Controller
-from evenflow.control.graphs.region import GraphRegion
-from evenflow.control.regions.ordered import OrderedRegion
-from evenflow.errors import InvalidArgument
 from evenflow.eventlog.rotation import TOTAL
 from evenflow.graph.build.builder import Graph
 from evenflow.graph.build.verbs import Pair
-from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
+from evenflow.model import WorkerStatus
 from evenflow.model.capacity import Emulate
 from evenflow.model.given import check_flag, with_known_keywords
 from evenflow.model.qos import Qos, qos_of
@@ -43,6 +40,7 @@ from evenflow.runtime.cluster.plans.graph_output import GraphOutput
 from evenflow.runtime.cluster.plans.join import plan_join
 from evenflow.runtime.cluster.plans.keyed import plan_keyed, prepared, stored_as
 from evenflow.runtime.cluster.plans.keys import value_places
+from evenflow.runtime.cluster.region import OldVerbs, RegionHandle
 from evenflow.runtime.cluster.regions import Regions
 from evenflow.runtime.cluster.spark.session import driver_host, executor_of
 from evenflow.runtime.cluster.spark.slots import slot_count
@@ -51,7 +49,7 @@ from evenflow.runtime.wire.settings import Settings
 from evenflow.state.store.sealed import Place
 
 
-class Cluster:
+class Cluster(OldVerbs):
     """Long-lived workers inside Spark's executors, and the controller that keeps them balanced.
 
     Starts `workers` workers, each holding one of Spark's task slots, and returns once all of them serve. Use it as a
@@ -470,44 +468,12 @@ class Cluster:
             for worker, task in found
         ]
 
-    def snapshot(self, region: str) -> Snapshot:
-        """An ordered region's statistics now."""
-        known = self._regions.find(region)
-        if not isinstance(known, OrderedRegion):
-            raise InvalidArgument(f"region {region} is keyed: ask for its keyed_snapshot")
-        return self._driver.ask(lambda _: known.snapshot(self._driver.now()))
+    def region(self, name: str) -> RegionHandle:
+        """A region by its name: its statistics, and what can be changed while rows flow.
 
-    def keyed_snapshot(self, region: str) -> KeyedSnapshot:
-        """A keyed operator's statistics now."""
-        known = self._regions.find_keyed(region)
-        return self._driver.ask(lambda _: known.snapshot(self._driver.now()))
-
-    def placement(self, region: str) -> dict[str, list[int]]:
-        """Where the operators of a graph are now: by the operator's name, the workers that it is on."""
-        known = self._graph(region)
-        return self._driver.ask(lambda _: known.graph.placed())
-
-    def _graph(self, region: str) -> GraphRegion:
-        known = self._regions.find(region)
-        if not isinstance(known, GraphRegion):
-            raise InvalidArgument(f"region {region} is not that of a graph")
-        return known
-
-    def settled(self, region: str) -> bool:
-        """Whether no task feeds a graph any more, and all its results are in the event log."""
-        known = self._graph(region)
-        return self._driver.ask(lambda _: known.settled)
-
-    def move(self, region: str, units: Sequence[int], target: int) -> None:
-        """Ask for units of a keyed operator to be moved to a worker; the event log tells whether they were."""
-        known = self._regions.find_keyed(region)
-        if not known.balance.by_content:
-            raise InvalidArgument(f"region {region} has balance {known.balance.name!r}: its rows go to any worker")
-        owners = known.movements.table.owners
-        units, target = amounts.check_move(units, target, len(owners), self._life.workers), int(target)
-        for source in sorted({int(owners[unit]) for unit in units} - {target}):
-            mine = tuple(int(unit) for unit in units if owners[unit] == source)
-            self._driver.move(MoveUnits(region, mine, source, target, "asked for"))
+        `cluster.region("prices").snapshot()`, `.move(units, target)`, `.placement()`, `.settled()` and `.set_qos(4)`.
+        """
+        return RegionHandle(str(name), self._regions, self._driver, self._settings, self._life.workers)
 
     def set_memory(self, memory: str | int | Mapping[int, str | int]) -> None:
         """Give the state of operators more or less of the workers' memory, while rows flow: "256m", or {0: "64m"}.
