@@ -206,8 +206,8 @@ def state(spark: SparkSession) -> dict[str, Any]:
     setting = keyed.KeyedSetting(workers=WORKERS, keys=KEYS, rows=12_000_000)
     with keyed.data(spark, setting) as made, ef.Cluster(spark, WORKERS) as cluster:
         rows = keyed.rows_of(spark, made.path)
-        still = cluster.keyed(rows, "key", Heavy(), units=units, balance="hash", name="still")
-        moving = cluster.keyed(rows, "key", Heavy(), units=units, balance="hash", name="moving")
+        still = cluster.keyed(rows, "key", Heavy(), tuning=ef.Tuning(units=units), balance="hash", name="still")
+        moving = cluster.keyed(rows, "key", Heavy(), tuning=ef.Tuning(units=units), balance="hash", name="moving")
         keyed.timed_sum(still, "value")
         quiet = setting.rows / keyed.timed_sum(still, "value")[0]
         with ThreadPoolExecutor(1) as pool:
@@ -215,9 +215,9 @@ def state(spark: SparkSession) -> dict[str, Any]:
             turn = 0
             while not job.done():
                 time.sleep(0.1)
-                if cluster.keyed_snapshot("moving").feeders and not cluster.keyed_snapshot("moving").moving:
+                if cluster.region("moving").snapshot().feeders and not cluster.region("moving").snapshot().moving:
                     turn += 1
-                    cluster.move("moving", [turn % units], (turn + 1 + turn // units) % WORKERS)
+                    cluster.region("moving").move([turn % units], (turn + 1 + turn // units) % WORKERS)
             busy = setting.rows / job.result()[0]
         moved = [e for e in cluster.events() if e["event"] == "moved" and e["region"] == "moving" and e["bytes"] > 1e6]
     pauses = [event["seconds"] * 1e3 for event in moved]
@@ -236,7 +236,7 @@ def scale(spark: SparkSession) -> dict[str, Any]:
                 by_rows[count] = best(2, count, lambda o=out: keyed.timed_sum(o, "mean"))
         with keyed.data(spark, setting) as made:
             for units in (64, 1024, 16_384, 100_000):
-                out = cluster.keyed(keyed.rows_of(spark, made.path), "key", rolling(), units=units)
+                out = cluster.keyed(keyed.rows_of(spark, made.path), "key", rolling(), tuning=ef.Tuning(units=units))
                 by_units[units] = best(2, setting.rows, lambda o=out: keyed.timed_sum(o, "mean"))
     return {"by_rows": by_rows, "by_units": by_units}
 
@@ -254,7 +254,7 @@ def even(spark: SparkSession) -> dict[str, Any]:
                 rate = setting.rows / keyed.timed_sum(frames[name], "mean")[0]
                 if turn:
                     rates[name].append(rate)
-        moves = cluster.keyed_snapshot("flux-auto").moved
+        moves = cluster.region("flux-auto").snapshot().moved
     medians = {name: statistics.median(found) for name, found in rates.items()}
     return {"rows_per_s": medians, "flux_auto_over_hash": medians["flux-auto"] / medians["hash"], "moves": moves}
 

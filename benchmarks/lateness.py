@@ -53,7 +53,7 @@ class Peaks(threading.Thread):
             for name, process in self._processes.items():
                 above = _megabytes(process) - self.start_mb[name]
                 self.above_mb[name] = max(self.above_mb[name], above)
-            found = sum(consumer.spilled for consumer in self._cluster.keyed_snapshot(NAME).consumers) / 1e6
+            found = sum(consumer.spilled for consumer in self._cluster.region(NAME).snapshot().consumers) / 1e6
             self.spilled_mb = max(self.spilled_mb, found)
 
     def stop(self) -> None:

@@ -44,11 +44,11 @@ def measured(spark, qos, seconds: float) -> list[str]:
             out = cluster.keyed(keyed, "key", ef.RunningMean("id", into="mean"), name=name)
             threading.Thread(target=quietly, args=(out,), daemon=True).start()
         time.sleep(seconds / 2)
-        half = {name: cluster.keyed_snapshot(name).performance.latencies for name in ("alerts", "means")}
+        half = {name: cluster.region(name).snapshot().performance.latencies for name in ("alerts", "means")}
         time.sleep(seconds / 2)
         cells = []
         for name, before in half.items():
-            took: Latencies = cluster.keyed_snapshot(name).performance.latencies - before
+            took: Latencies = cluster.region(name).snapshot().performance.latencies - before
             found = took.summary
             cells += (
                 ["0", "-"] if found is None else [rate(found.rows, seconds), f"{found.p50:,.0f} / {found.p99:,.0f}"]

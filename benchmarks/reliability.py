@@ -207,11 +207,11 @@ def memory(spark: SparkSession, home: Path) -> dict[str, Any]:
             name = f"{balance}, {'small' if given else 'room'}"
             with ef.Cluster(spark, 4, memory=given) as cluster:
                 df = stream(spark, home / "in")
-                out = cluster.keyed(df, "key", rolling(), balance=balance, name="means", units=units)
+                out = cluster.keyed(df, "key", rolling(), balance=balance, name="means", tuning=ef.Tuning(units=units))
                 taken = run(out, home / f"spark-{name}-{turn}")
                 if turn:
                     seconds.setdefault(name, []).extend(taken[len(taken) // 2 :])
-                now = cluster.keyed_snapshot("means")
+                now = cluster.region("means").snapshot()
             found[name] = {"spilled_mb": sum(c.spilled for c in now.consumers) / 1e6, "units_moved": now.moved}
     for name, taken in seconds.items():
         found[name]["rows_per_s"] = BATCH / 2 / statistics.median(taken)

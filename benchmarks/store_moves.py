@@ -66,7 +66,9 @@ def measure(spark: SparkSession, checkpoint: str, transfer: Any) -> dict[str, An
     """Pauses of moves, in milliseconds."""
     with ef.Cluster(spark, WORKERS, checkpoint=checkpoint) as cluster:
         rows = spark.range(0, ROWS, 1, 2).select((col("id") % 64).alias("key"))
-        out = cluster.keyed(rows, "key", Heavy(), units=UNITS, balance="hash", name="moving", transfer=transfer)
+        out = cluster.keyed(
+            rows, "key", Heavy(), tuning=ef.Tuning(units=UNITS, transfer=transfer), balance="hash", name="moving"
+        )
         pauses: list[float] = []
         undone = 0
         turn = 0
@@ -75,11 +77,11 @@ def measure(spark: SparkSession, checkpoint: str, transfer: Any) -> dict[str, An
                 job = pool.submit(out.write.format("noop").mode("overwrite").save)
                 while not job.done():
                     time.sleep(0.05)
-                    now = cluster.keyed_snapshot("moving")
+                    now = cluster.region("moving").snapshot()
                     if now.feeders and not now.moving and now.unit_rows.sum() > 100_000:
                         turn += 1
                         unit = turn % 2
-                        cluster.move("moving", [unit], (int(now.table.owners[unit]) + 1) % WORKERS)
+                        cluster.region("moving").move([unit], (int(now.table.owners[unit]) + 1) % WORKERS)
                 job.result()
                 events = cluster.events()
                 moved = [e for e in events if e["event"] == "moved" and e["bytes"] > BYTES // 2]

@@ -1,6 +1,7 @@
 """Rolling statistics by key, where one key is hot: its worker gives other keys away while rows flow."""
 
 import evenflow as ef
+from evenflow import functions as F
 
 spark = ef.local_session(workers=2)
 trades = spark.range(0, 40_000, 1, 4).selectExpr(
@@ -9,7 +10,7 @@ trades = spark.range(0, 40_000, 1, 4).selectExpr(
     "cast(pmod(hash(id, 7), 10000) / 100 as decimal(6, 2)) price",
 )
 
-statistics = ef.Aggregates(n=ef.count(), mean=ef.mean("price"), top=ef.max("price"), rows=100)
+statistics = ef.Aggregates(n=F.count(), mean=F.mean("price"), top=F.max("price"), rows=100)
 with ef.Cluster(spark, workers=2) as cluster:
     rolling = cluster.keyed(trades, key="symbol", operator=statistics, order_by="at").persist()
     for row in rolling.where("symbol = 'HOT'").orderBy("at").limit(3).collect():

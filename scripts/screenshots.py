@@ -66,10 +66,12 @@ def _parts(spark: Any, cluster: Any) -> dict[str, Any]:
     scored = cluster.ordered_map(
         stream(300_000, 1), same, "timestamp timestamp, value long", name="score", balance="blocking-rate"
     )
-    means = cluster.keyed(sales(500_000), "customer", ef.RollingMean("amount", rows=50), units=512, name="spending")
+    means = cluster.keyed(
+        sales(500_000), "customer", ef.RollingMean("amount", rows=50), tuning=ef.Tuning(units=512), name="spending"
+    )
     graph = ef.Graph("alerts")
     large = graph.source("sales").filter("amount > 40", name="large")
-    mean = large.keyed("customer", ef.RollingMean("amount", rows=20), name="mean", units=32)
+    mean = large.keyed("customer", ef.RollingMean("amount", rows=20), name="mean", tuning=ef.Tuning(units=32))
     graph.endpoint("rising", mean.filter("amount_mean > 60", name="rising"))
     graph.endpoint("audit", large.map(same, "value long, customer string, amount double", name="audit"))
     out = cluster.run(graph, inputs={"sales": sales(80_000)}, placement="potential")

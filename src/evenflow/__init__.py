@@ -7,28 +7,17 @@ package too, stays small.
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from evenflow._version import __version__
 
 if TYPE_CHECKING:
-    from evenflow import errors, policy, sim, testing
+    from evenflow import errors, functions, policy, sim, testing
     from evenflow.errors import EvenflowError
     from evenflow.graph.build.builder import Graph
     from evenflow.model.qos import Qos
     from evenflow.operators.aggregates.distinct import DistinctCount
-    from evenflow.operators.aggregates.functions import (
-        count,
-        count_distinct,
-        first,
-        last,
-        max,
-        mean,
-        min,
-        stddev,
-        sum,
-        variance,
-    )
     from evenflow.operators.aggregates.last import LastValue
     from evenflow.operators.aggregates.rolling import (
         RollingCount,
@@ -47,6 +36,7 @@ if TYPE_CHECKING:
     from evenflow.operators.aggregates.several import Aggregates
     from evenflow.operators.joins.join import WindowJoin
     from evenflow.operators.keyed import KeyedOperator
+    from evenflow.runtime.cluster.arguments.tuning import Tuning
     from evenflow.runtime.cluster.cluster import Cluster
     from evenflow.runtime.cluster.plans.first_story import fingerprints, first_story, fit_vectors
     from evenflow.runtime.cluster.spark.query_metrics import QueryMetrics
@@ -78,28 +68,20 @@ _HOMES = {
     "RunningStd": "evenflow.operators.aggregates.rolling",
     "RunningSum": "evenflow.operators.aggregates.rolling",
     "Similarity": "evenflow.stories.similarity",
+    "Tuning": "evenflow.runtime.cluster.arguments.tuning",
     "Vectors": "evenflow.stories.vectors",
     "WindowJoin": "evenflow.operators.joins.join",
     "cosine": "evenflow.stories.similarity",
-    "count": "evenflow.operators.aggregates.functions",
-    "count_distinct": "evenflow.operators.aggregates.functions",
     "errors": "",
     "fingerprints": "evenflow.runtime.cluster.plans.first_story",
-    "first": "evenflow.operators.aggregates.functions",
     "first_story": "evenflow.runtime.cluster.plans.first_story",
     "fit_vectors": "evenflow.runtime.cluster.plans.first_story",
-    "last": "evenflow.operators.aggregates.functions",
+    "functions": "",
     "local_session": "evenflow.runtime.cluster.spark.session",
-    "max": "evenflow.operators.aggregates.functions",
-    "mean": "evenflow.operators.aggregates.functions",
-    "min": "evenflow.operators.aggregates.functions",
     "policy": "",
     "sim": "",
-    "stddev": "evenflow.operators.aggregates.functions",
-    "sum": "evenflow.operators.aggregates.functions",
     "supervise": "evenflow.runtime.cluster.spark.restarts",
     "testing": "",
-    "variance": "evenflow.operators.aggregates.functions",
 }
 
 __all__ = [
@@ -125,33 +107,37 @@ __all__ = [
     "RunningStd",
     "RunningSum",
     "Similarity",
+    "Tuning",
     "Vectors",
     "WindowJoin",
     "__version__",
     "cosine",
-    "count",
-    "count_distinct",
     "errors",
     "fingerprints",
-    "first",
     "first_story",
     "fit_vectors",
-    "last",
+    "functions",
     "local_session",
-    "max",
-    "mean",
-    "min",
     "policy",
     "sim",
-    "stddev",
-    "sum",
     "supervise",
     "testing",
-    "variance",
 ]
 
 
+_MOVED = ("count", "count_distinct", "first", "last", "max", "mean", "min", "stddev", "sum", "variance")
+"""Names that are in `evenflow.functions` now, and here until the next version: some hid builtins of Python."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        warnings.warn(
+            f"evenflow.{name} is deprecated and goes with the next version: it is evenflow.functions.{name} now, as in "
+            f"`from evenflow import functions as F; F.{name}(...)`",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return getattr(importlib.import_module("evenflow.functions"), name)
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'evenflow' has no attribute {name!r}")

@@ -19,9 +19,11 @@ SPARK = {"count": F.count, "sum": F.sum, "mean": F.avg, "min": F.min, "max": F.m
 
 def applied(cluster: ef.Cluster, df: DataFrame, case: Case) -> DataFrame:
     """The operator of a case over its rows."""
-    options: dict[str, Any] = {"units": 64, "name": f"differential-{case.seed}", **_spread(case)}
-    if case.seed % 5 == 0:
-        options["skew_bytes"] = 0
+    room = {"skew_bytes": 0} if case.seed % 5 == 0 else {}
+    options: dict[str, Any] = {
+        "name": f"differential-{case.seed}",
+        "tuning": ef.Tuning(units=64, **_spread(case), **room),
+    }
     if case.ordered:
         options["order_by"] = "at"
         if case.lateness:
@@ -45,20 +47,23 @@ def aggregates_of(case: Case) -> dict[str, tuple[AggregateColumn, Column]]:
     """All aggregates that there are of the kind of the values, ours and Spark's; of `kinds`, Spark's is a set."""
     kind = KINDS[case.value]
     found = {
-        "rows": (ef.count(), F.count("*")),
-        "known": (ef.count("v"), F.count("v")),
-        "first": (ef.first("v"), F.first("v")),
-        "last": (ef.last("v"), F.last("v")),
-        "first_known": (ef.first("v", ignorenulls=True), F.first("v", True)),
-        "last_known": (ef.last("v", ignorenulls=True), F.last("v", True)),
+        "rows": (ef.functions.count(), F.count("*")),
+        "known": (ef.functions.count("v"), F.count("v")),
+        "first": (ef.functions.first("v"), F.first("v")),
+        "last": (ef.functions.last("v"), F.last("v")),
+        "first_known": (ef.functions.first("v", ignorenulls=True), F.first("v", True)),
+        "last_known": (ef.functions.last("v", ignorenulls=True), F.last("v", True)),
     }
     if case.value not in COLLATED:
-        found |= {"min": (ef.min("v"), F.min("v")), "max": (ef.max("v"), F.max("v"))}
+        found |= {"min": (ef.functions.min("v"), F.min("v")), "max": (ef.functions.max("v"), F.max("v"))}
     if case.value not in (*COLLATED, "double", "float"):
-        found["kinds"] = ef.count_distinct("v"), F.collect_set("v")
+        found["kinds"] = ef.functions.count_distinct("v"), F.collect_set("v")
     if kind.sums:
-        found |= {"sum": (ef.sum("v"), F.sum("v")), "mean": (ef.mean("v"), F.avg("v"))}
-        found |= {"std": (ef.stddev("v"), F.stddev("v")), "var": (ef.variance("v"), F.variance("v"))}
+        found |= {"sum": (ef.functions.sum("v"), F.sum("v")), "mean": (ef.functions.mean("v"), F.avg("v"))}
+        found |= {
+            "std": (ef.functions.stddev("v"), F.stddev("v")),
+            "var": (ef.functions.variance("v"), F.variance("v")),
+        }
     return found
 
 

@@ -19,7 +19,7 @@ WITHIN = 20
 
 def applied(cluster: ef.Cluster, df: DataFrame, case: Case) -> DataFrame:
     """The rule of a case over its rows, which are ordered by their times."""
-    options: dict[str, Any] = {"units": 64, "name": f"differential-{case.seed}", "time": "at"}
+    options: dict[str, Any] = {"tuning": ef.Tuning(units=64), "name": f"differential-{case.seed}", "time": "at"}
     if case.ordered or case.streaming:
         options["lateness"] = f"{case.lateness or 10} seconds"
     streams: Any = df

@@ -53,8 +53,8 @@ def test_as_spark_has_them(spark, cluster, frame):
     own["all"] = f"count(*) {over}"
     expected = rows.selectExpr("*", *(f"{text} as `{name}`" for name, text in own.items()))
     ours = {f"{how}_{name}": getattr(ef, OURS.get(how, how))(name) for how, name in each}
-    ours |= {"known_s": ef.last("s", ignorenulls=True), "all": ef.count()}
-    out = cluster.keyed(rows, "k", ef.Aggregates(ours, **FRAMES[frame]), order_by="id", units=32)
+    ours |= {"known_s": ef.functions.last("s", ignorenulls=True), "all": ef.functions.count()}
+    out = cluster.keyed(rows, "k", ef.Aggregates(ours, **FRAMES[frame]), order_by="id", tuning=ef.Tuning(units=32))
     kinds = [(field.name, field.dataType.simpleString()) for field in out.schema]
     assert kinds == [(field.name, field.dataType.simpleString()) for field in expected.schema]
     found, wanted = ({row.id: row for row in df.collect()} for df in (out, expected))
@@ -76,7 +76,7 @@ def test_distinct_values_of_a_window(spark, cluster):
     )
     frame = "over (partition by k order by id rows between 9 preceding and current row)"
     expected = rows.selectExpr("id", f"size(collect_set(s) {frame}) as kinds")
-    out = cluster.keyed(rows, "k", ef.Aggregates(kinds=ef.count_distinct("S"), rows=10), ordered=True)
+    out = cluster.keyed(rows, "k", ef.Aggregates(kinds=ef.functions.count_distinct("S"), rows=10), ordered=True)
     assert sorted(out.select("id", "kinds").collect()) == sorted(
         expected.withColumn("kinds", F.col("kinds").cast("long")).collect()
     )

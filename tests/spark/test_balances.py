@@ -36,8 +36,8 @@ def test_the_slow_worker_gets_less(spark, eventually, balance, rows, options, mo
     with ef.Cluster(spark, WORKERS, period=0.1, emulate=EMULATE) as cluster:
         out = cluster.ordered_map(df, same, df.schema, balance=balance, name="r", **options)
         assert_same(out, df, least=rows)
-        eventually(lambda: cluster.snapshot("r").feeders == 0, what="the last reports")
-        sent = [connection.rows_sent for connection in cluster.snapshot("r").connections]
+        eventually(lambda: cluster.region("r").snapshot().feeders == 0, what="the last reports")
+        sent = [connection.rows_sent for connection in cluster.region("r").snapshot().connections]
     assert sum(sent) >= rows
     assert sent[0] / sum(sent) < most < EVEN
 
@@ -47,8 +47,8 @@ def test_round_robin_gives_the_slow_worker_as_much_as_the_others(spark, eventual
     with ef.Cluster(spark, WORKERS, period=0.1, emulate=EMULATE) as cluster:
         out = cluster.ordered_map(df, same, df.schema, balance="round-robin", name="r")
         assert_same(out, df, least=20_000)
-        eventually(lambda: cluster.snapshot("r").feeders == 0, what="the last reports")
-        sent = [connection.rows_sent for connection in cluster.snapshot("r").connections]
+        eventually(lambda: cluster.region("r").snapshot().feeders == 0, what="the last reports")
+        sent = [connection.rows_sent for connection in cluster.region("r").snapshot().connections]
     assert sent[0] / sum(sent) == pytest.approx(EVEN, abs=0.05)
 
 
@@ -57,7 +57,7 @@ def test_several_feeders_share_one_model(spark):
     with ef.Cluster(spark, WORKERS, period=0.1, emulate=EMULATE) as cluster:
         out = cluster.ordered_map(df, same, df.schema, balance="blocking-rate", name="r")
         assert_same(out, df, least=120_000)
-        weights = [connection.weight for connection in cluster.snapshot("r").connections]
+        weights = [connection.weight for connection in cluster.region("r").snapshot().connections]
         events = cluster.events()
     assert sum(weights) == 1000
     assert weights[0] < 200
@@ -100,7 +100,7 @@ def test_regions_share_workers_by_weight(spark, eventually):
     with ef.Cluster(spark, 2, **about) as cluster, ThreadPoolExecutor(2) as pool:
 
         def done(region):
-            return cluster.snapshot(region).rows_out
+            return cluster.region(region).snapshot().rows_out
 
         one = pool.submit(rows_of, cluster.ordered_map(light, same, light.schema, name="light"))
         eventually(lambda: done("light"), what="rows of the light one")

@@ -49,11 +49,11 @@ def test_every_worker_gets_its_share(spark, cluster, eventually):
         nonlocal runs
         runs += 1
         assert out.count() == 200_000
-        eventually(lambda: cluster.snapshot("shares").feeders == 0, what="the last reports")
-        return min(connection.frames_done for connection in cluster.snapshot("shares").connections) > 0
+        eventually(lambda: cluster.region("shares").snapshot().feeders == 0, what="the last reports")
+        return min(connection.frames_done for connection in cluster.region("shares").snapshot().connections) > 0
 
     eventually(shared, what="frames for all workers: one that got the processor late may have none of the first run")
-    snapshot = cluster.snapshot("shares")
+    snapshot = cluster.region("shares").snapshot()
     assert snapshot.rows_out == runs * 200_000
     assert sum(connection.rows_done for connection in snapshot.connections) >= runs * 200_000
 
@@ -215,7 +215,7 @@ def test_limit_leaves_early_and_the_workers_go_on(spark, cluster, eventually):
     assert_same(out.limit(10), plain_map(df, squares, SQUARES).limit(10), 10)
     assert [row.id for row in out.take(3)] == [0, 1, 2]
     assert out.first().square == 0
-    eventually(lambda: cluster.snapshot("limited").feeders == 0, what="feeders that left early are gone")
+    eventually(lambda: cluster.region("limited").snapshot().feeders == 0, what="feeders that left early are gone")
     assert_same_map(cluster, spark.range(0, 10_000, 1, 2), squares, SQUARES, least=10_000)
 
 

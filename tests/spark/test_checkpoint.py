@@ -132,7 +132,7 @@ def test_another_operator_is_refused(spark, tmp_path, files):
         with pytest.raises(Exception, match=r"has 64 units, and this has 32: give units=64"):
             start(spark, cluster, files, tmp_path, name="n", units=32).awaitTermination(120)
         with pytest.raises(ef.errors.InvalidArgument, match="name 'n' is that of Nth"):
-            cluster.keyed(stream(spark, files), "k", ef.RollingMean("v", rows=3), name="n", units=32)
+            cluster.keyed(stream(spark, files), "k", ef.RollingMean("v", rows=3), name="n", tuning=ef.Tuning(units=32))
 
 
 def test_one_cluster_at_a_time(spark, tmp_path):
@@ -196,7 +196,7 @@ def slow(spark, tmp_path, files, gate, conf, eventually):
     with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
         out = cluster.keyed(held_up(stream(spark, files), str(gate)), "k", Nth(), name="n")
         query = out.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "spark")).start()
-        eventually(lambda: cluster.keyed_snapshot("n").unit_rows.any(), what="rows in state")
+        eventually(lambda: cluster.region("n").snapshot().unit_rows.any(), what="rows in state")
         yield cluster, query
         gate.unlink(missing_ok=True)
         stop_quietly(query)

@@ -24,7 +24,7 @@ def test_a_cluster_has_its_page(spark, capsys, eventually):
         assert f'<a href="{link}">' in cluster._repr_html_()
         assert "2 of 2 live" in cluster._repr_html_()
         rows = spark.range(0, 4_000_000, 1, 1).selectExpr("id", "id % 50 as k", "cast(id as double) x")
-        cluster.keyed(rows, "k", ef.RollingMean("x", rows=5), units=8, name="<b>means</b>").count()
+        cluster.keyed(rows, "k", ef.RollingMean("x", rows=5), tuning=ef.Tuning(units=8), name="<b>means</b>").count()
         frame = eventually(lambda: (now := frame_of(link))["regions"] and now, what="the region on the page")
         assert [worker["state"] for worker in frame["workers"]] == ["live", "live"]
         assert [worker["executor"] for worker in frame["workers"]] == [w.executor for w in cluster.workers()]
@@ -43,10 +43,10 @@ def test_values_of_keys_are_told_where_they_were_asked_for(spark, shared_cluster
         samples = (entry for entry in shared_cluster.events() if entry["event"] == "keyed-sample")
         return [entry.get("keys") for entry in samples if entry["region"] == name]
 
-    shared_cluster.keyed(rows, "who", mean, units=8, name="told", keys=True).count()
+    shared_cluster.keyed(rows, "who", mean, tuning=ef.Tuning(units=8), name="told", keys=True).count()
     told = eventually(lambda: [keys for keys in keys_of("told") if keys], what="values of keys")
     assert "Alice" in told[-1].values()
-    shared_cluster.keyed(rows, "who", mean, units=8, name="untold").count()
+    shared_cluster.keyed(rows, "who", mean, tuning=ef.Tuning(units=8), name="untold").count()
     untold = eventually(lambda: keys_of("untold"), what="a sample")
     assert not any(untold)
     with pytest.raises(ef.errors.InvalidArgument, match=r"keys=True shows values of key columns, .* withColumn"):

@@ -73,8 +73,7 @@ def test_the_rule_of_the_paper(spark, cluster, balance):
         functions={"similarity": overlap},
         variables={"H": 5, "tau": 0.2},
         balance=balance,
-        spread="modulo",
-        units=64,
+        tuning=ef.Tuning(spread="modulo", units=64),
         name=name,
     )
     assert out.columns == rows.column_names
@@ -149,8 +148,8 @@ def test_late_rows_come_out_beside(spark, cluster, eventually):
     found = out.toArrow().to_pylist()
     assert [(row["n"], row["seen"]) for row in found if row["late"] is None] == [(0, 1), (1, 2), (3, 3), (4, 4)]
     assert [row["late"]["n"] for row in found if row["late"] is not None] == [2]
-    eventually(lambda: cluster.keyed_snapshot(name).unit_rows.sum() == 5, what="the last reports")
-    assert cluster.keyed_snapshot(name).counts == {"late": 1}
+    eventually(lambda: cluster.region(name).snapshot().unit_rows.sum() == 5, what="the last reports")
+    assert cluster.region(name).snapshot().counts == {"late": 1}
 
 
 def test_processing_time_needs_no_column(spark, cluster):

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
+import evenflow as ef
 from evenflow.errors import InvalidArgument
 from tests.support.comparison import run_to_end
 from tests.support.moving import Moving, region, source
@@ -110,7 +111,7 @@ def shown(rows):
 def test_all_windows_of_all_keys_come_out(spark, cluster, partitions):
     rows, name = sparse(), region("windows")
     df = source(spark, rows, partitions)
-    out = cluster.detect(df, WINDOWS, key="k", time="at", name=name, balance="kg", units=64)
+    out = cluster.detect(df, WINDOWS, key="k", time="at", name=name, balance="kg", tuning=ef.Tuning(units=64))
     expected = sorted((values for _, values in in_windows(source(spark, rows))), key=str)
     assert len(expected) > 3_000
     with Moving(cluster, name) as moving:
@@ -140,7 +141,7 @@ def test_late_is_what_comes_behind_the_rows_of_all_keys(spark, cluster, tmp_path
     assert [(row.late.k, row.late.x) for row in found if row.late is not None] == [(3, 0)]  # 89 < 100 - 10
     seen = sorted((row.k, row.x, row.seen) for row in found if row.late is None)
     assert seen == [(1, 0, 1), (1, 1, 3), (1, 2, 2), (2, 0, 2), (2, 1, 1)]  # not the last row, which is not due
-    eventually(lambda: cluster.keyed_snapshot(name).counts == {"late": 1}, what="the last reports")
+    eventually(lambda: cluster.region(name).snapshot().counts == {"late": 1}, what="the last reports")
 
 
 def test_rows_as_they_arrive(spark, cluster):

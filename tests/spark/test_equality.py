@@ -34,7 +34,7 @@ def by_id(df, name):
 def test_keys_and_distinct_values(spark, cluster, kind):
     df = rows_of(spark, kind)
     expected = df.selectExpr("id", "row_number() over (partition by k order by id) as nth")
-    out = cluster.keyed(df, "k", Nth(), units=7)
+    out = cluster.keyed(df, "k", Nth(), tuning=ef.Tuning(units=7))
     assert out.schema["k"].dataType == df.schema["k"].dataType
     assert by_id(out, "nth") == by_id(expected, "nth")
     assert [str(value) for value in by_id(out, "k")] == [str(value) for value in by_id(df, "k")]

@@ -147,8 +147,9 @@ BAD = {
     "there is no placement 'nope'": {"placement": "nope"},
     "placement=<class 'object'>: give a name, or an object from evenflow.policy": {"placement": object},
     "options ['k'] go with the name of a placement": {"placement": object(), "k": 1},
-    "transfer='store': give 'direct', or 'store' in a cluster with a checkpoint": {"transfer": "store"},
-    "queue_rows=0: give a whole number of rows, at least 1": {"queue_rows": 0},
+    "transfer='store': give 'direct', or 'store' in a cluster with a checkpoint": {
+        "tuning": ef.Tuning(transfer="store")
+    },
 }
 
 

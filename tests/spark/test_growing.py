@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import evenflow as ef
+from evenflow import functions as F
 from tests.support.stored_stream import EACH, FILES, some, stream
 
 
@@ -31,7 +32,7 @@ def test_new_aggregates_begin_empty_and_old_ones_go_on(spark, tmp_path, files, h
     """
     options = {"order_by": "id"} if how == "in order" else {}
     options |= {"memory": "64k"} if how == "little memory" else {}
-    given = {"n": ef.count(), "high": ef.max("v"), "top": ef.count("v"), "kinds": ef.count_distinct("id")}
+    given = {"n": F.count(), "high": F.max("v"), "top": F.count("v"), "kinds": F.count_distinct("id")}
     last = 30 if how == "in order" else FILES * EACH
     rows = pd.DataFrame({"id": range(FILES * EACH)})
     rows["k"], rows["v"] = rows["id"] % 97, rows["id"] * 0.5
@@ -68,35 +69,35 @@ def warnings_are_heard(caplog):
     caplog.set_level(logging.WARNING, "evenflow")
 
 
-@pytest.mark.parametrize("other", [{"n": ef.count("v")}, {}, {"low": ef.min("v")}], ids=["changed", "none", "other"])
+@pytest.mark.parametrize("other", [{"n": F.count("v")}, {}, {"low": F.min("v")}], ids=["changed", "none", "other"])
 def test_other_aggregates_are_refused(spark, tmp_path, files, other):
     back = some(files, 2)
-    run(spark, files, tmp_path, 1, {"n": ef.count(), "high": ef.max("v")})
+    run(spark, files, tmp_path, 1, {"n": F.count(), "high": F.max("v")})
     back()
     with pytest.raises(Exception, match=r"and this is Aggregates\(.*give that operator"):
-        run(spark, files, tmp_path, 2, {"high": ef.max("v"), **other})
+        run(spark, files, tmp_path, 2, {"high": F.max("v"), **other})
 
 
 def test_a_column_that_was_not_sent_is_refused_where_rows_wait(spark, tmp_path, files):
     back = some(files, 2)
-    run(spark, files, tmp_path, 1, {"n": ef.count()}, order_by="id")
+    run(spark, files, tmp_path, 1, {"n": F.count()}, order_by="id")
     back()
     with pytest.raises(Exception, match=r"lack column 'xxhash64.v.', which the operator reads: leave out what is new"):
-        run(spark, files, tmp_path, 2, {"n": ef.count(), "kinds": ef.count_distinct("v")}, order_by="id")
+        run(spark, files, tmp_path, 2, {"n": F.count(), "kinds": F.count_distinct("v")}, order_by="id")
 
 
 def test_an_aggregate_that_fails_in_its_first_batch_may_be_left_out_again(spark, tmp_path, files):
     """Nothing is whole with it, so the query goes on as it was; and later with another one under its name."""
     back = some(files, 2)
-    run(spark, files, tmp_path, 1, {"n": ef.count()}, order_by="id")
+    run(spark, files, tmp_path, 1, {"n": F.count()}, order_by="id")
     back()
     for _ in range(2):
         with pytest.raises(Exception, match=r"lack column 'xxhash64.v.', which the operator reads"):
-            run(spark, files, tmp_path, 2, {"n": ef.count(), "kinds": ef.count_distinct("v")}, order_by="id")
+            run(spark, files, tmp_path, 2, {"n": F.count(), "kinds": F.count_distinct("v")}, order_by="id")
     hide = some(files, 3)
-    one = run(spark, files, tmp_path, 3, {"n": ef.count(), "kinds": ef.max("v")}, order_by="id")
+    one = run(spark, files, tmp_path, 3, {"n": F.count(), "kinds": F.max("v")}, order_by="id")
     hide()
-    two = run(spark, files, tmp_path, 4, {"n": ef.count(), "kinds": ef.max("v")}, order_by="id")
+    two = run(spark, files, tmp_path, 4, {"n": F.count(), "kinds": F.max("v")}, order_by="id")
     both = pd.concat([one, two]).sort_values("id")
     assert both["id"].tolist() == list(range(2 * EACH, FILES * EACH))
     assert (both["kinds"] == both["v"]).all()

@@ -3,6 +3,7 @@
 import pytest
 from pyspark.sql import functions as F
 
+import evenflow as ef
 from evenflow.errors import InvalidArgument
 
 
@@ -35,7 +36,9 @@ def shown(df):
 
 def test_pairs_within_seconds_are_those_of_sparks_own_join(spark, cluster):
     left, right = trades(spark), quotes(spark)
-    out = cluster.join(left, right, on="Symbol", seconds=5, time="at", suffixes=("_trade", "_quote"), units=64)
+    out = cluster.join(
+        left, right, on="Symbol", seconds=5, time="at", suffixes=("_trade", "_quote"), tuning=ef.Tuning(units=64)
+    )
     expected = near(left.withColumnRenamed("at", "at_trade"), right.withColumnRenamed("at", "at_quote"), 5)
     assert out.columns == expected.columns
     assert [field.dataType for field in out.schema] == [field.dataType for field in expected.schema]
@@ -69,7 +72,7 @@ def test_two_streams(spark, cluster, tmp_path):
         return spark.readStream.schema(like.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / name))
 
     both = stream("left", left), stream("right", right)
-    out = cluster.join(*both, on="symbol", seconds=5, time=("at", "moment"), units=64)
+    out = cluster.join(*both, on="symbol", seconds=5, time=("at", "moment"), tuning=ef.Tuning(units=64))
     query = out.writeStream.format("memory").queryName("pairs").trigger(availableNow=True)
     query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     assert query.awaitTermination(120)

@@ -86,7 +86,7 @@ def chained(cluster, df, operators, **options):
     """One keyed operator after the other; the result and the regions."""
     names = [region("chain") for _ in operators]
     for operator, name in zip(operators, names, strict=True):
-        df = cluster.keyed(df, "k", operator, units=64, name=name, **options)
+        df = cluster.keyed(df, "k", operator, tuning=ef.Tuning(units=64), name=name, **options)
     return df, names
 
 
@@ -160,7 +160,9 @@ def test_stream_of_several_partitions_into_memory(spark, cluster, tmp_path, conf
     rows = some_rows(partitions=6)
     name = region("memory")
     stream = streamed(spark, tmp_path / "in", rows, files=6, per_batch=2)
-    out = cluster.keyed(stream, "k", Nth(), units=32, name=name).withColumn("part", F.spark_partition_id())
+    out = cluster.keyed(stream, "k", Nth(), tuning=ef.Tuning(units=32), name=name).withColumn(
+        "part", F.spark_partition_id()
+    )
     with Moving(cluster, name, between=True) as moving:
         while moving.wanted():
             table = f"nth{moving.runs}"
@@ -177,7 +179,7 @@ def test_join(spark, cluster, tmp_path, window, kind):
     rows = some_rows(keys=80)
     name = region("join")
     df = source(spark, rows) if kind == "batch" else streamed(spark, tmp_path / "in", rows, files=3)
-    out = cluster.keyed(df, "k", ef.WindowJoin("tag", "L", "R", **window), units=64, name=name)
+    out = cluster.keyed(df, "k", ef.WindowJoin("tag", "L", "R", **window), tuning=ef.Tuning(units=64), name=name)
     with Moving(cluster, name, between=kind == "stream") as moving:
         while moving.wanted():
             got = out.toArrow() if kind == "batch" else run_stream(out, tmp_path / f"{moving.runs}")
@@ -208,7 +210,9 @@ def check_pairs(got, rows, window):
 def test_ordered_is_the_order_of_the_input(spark, cluster, partitions):
     rows = some_rows(partitions=partitions)
     name = region("ordered")
-    out = cluster.keyed(source(spark, rows, partitions), "k", Nth(), units=64, ordered=True, name=name)
+    out = cluster.keyed(
+        source(spark, rows, partitions), "k", Nth(), tuning=ef.Tuning(units=64), ordered=True, name=name
+    )
     with Moving(cluster, name) as moving:
         while moving.wanted():
             got = out.toArrow()
@@ -222,7 +226,7 @@ def test_ordered_join(spark, cluster):
     rows = some_rows()
     name = region("ordered-join")
     join = ef.WindowJoin("tag", "L", "R", rows=2)
-    out = cluster.keyed(source(spark, rows), "k", join, units=64, ordered=True, name=name)
+    out = cluster.keyed(source(spark, rows), "k", join, tuning=ef.Tuning(units=64), ordered=True, name=name)
     expected = [(left, right) for left, right, _ in model.joined(*(rows[c].to_pylist() for c in ("k", "tag")), rows=2)]
     with Moving(cluster, name) as moving:
         while moving.wanted():
@@ -235,7 +239,7 @@ def test_ordered_join(spark, cluster):
 def test_rows_of_a_key_stay_in_order(spark, cluster):
     rows = some_rows()
     name = region("per-key")
-    out = cluster.keyed(source(spark, rows), "k", Nth(), units=8, name=name)
+    out = cluster.keyed(source(spark, rows), "k", Nth(), tuning=ef.Tuning(units=8), name=name)
     with Moving(cluster, name) as moving:
         while moving.wanted():
             for key, mine in out.toPandas().groupby("k"):
@@ -324,7 +328,7 @@ class Ranked(KeyedOperator):
 def test_operator_with_pandas_inside(spark, cluster, ordered):
     rows = some_rows()
     name = region("pandas")
-    options = {"units": 32, "ordered": ordered, "name": name}
+    options = {"tuning": ef.Tuning(units=32), "ordered": ordered, "name": name}
     out = cluster.keyed(source(spark, rows), "k", Ranked(), schema="id long, mean double", **options)
     means = rows.to_pandas().groupby("k")["id"].transform(lambda ids: ids.expanding().mean())
     with Moving(cluster, name) as moving:
@@ -339,7 +343,7 @@ def test_snapshot_and_events(spark, cluster, conf, eventually):
     rows = some_rows()
     name = region("told")
     operator = ef.RollingMean("x", rows=5)
-    out = cluster.keyed(source(spark, rows, pause_s=0.06), "k", operator, units=16, name=name)
+    out = cluster.keyed(source(spark, rows, pause_s=0.06), "k", operator, tuning=ef.Tuning(units=16), name=name)
 
     def samples():
         """What the log was told, once some rows were through."""
@@ -351,8 +355,8 @@ def test_snapshot_and_events(spark, cluster, conf, eventually):
         while moving.wanted() or not samples():
             assert out.count() == ROWS
             runs += 1
-    eventually(lambda: complete(cluster.keyed_snapshot(name), runs * ROWS), what="the last reports")
-    snapshot = cluster.keyed_snapshot(name)
+    eventually(lambda: complete(cluster.region(name).snapshot(), runs * ROWS), what="the last reports")
+    snapshot = cluster.region(name).snapshot()
     assert snapshot.region == name
     assert snapshot.feeders == 0
     assert len(snapshot.table.owners) == len(snapshot.unit_rows) == len(snapshot.unit_bytes) == 17

@@ -67,7 +67,7 @@ def test_worker_killed_in_the_middle_of_a_batch(spark, small, conf, eventually, 
     df = source(spark, numbers(), held=held)
     out = small.keyed(df, "k", Nth(), name=name, ordered=ordered)
     query = Query(out.toArrow)
-    eventually(lambda: small.keyed_snapshot(name).unit_rows.sum() > 0, what="rows are in state")
+    eventually(lambda: small.region(name).snapshot().unit_rows.sum() > 0, what="rows are in state")
     kill(small, eventually)
     held.unlink()
     with pytest.raises(Exception, match=LOST):
@@ -79,10 +79,12 @@ def test_worker_killed_in_the_middle_of_a_batch(spark, small, conf, eventually, 
 def test_worker_killed_while_units_go_there(spark, small, conf, eventually, held):
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
     name = region("target")
-    out = small.keyed(source(spark, numbers(), pause_s=0.02, held=held), "k", Nth(), units=64, name=name)
+    out = small.keyed(
+        source(spark, numbers(), pause_s=0.02, held=held), "k", Nth(), tuning=ef.Tuning(units=64), name=name
+    )
     query = Query(out.toArrow)
-    eventually(lambda: small.keyed_snapshot(name).unit_rows.sum() > 0, what="rows are in state")
-    small.move(name, list(range(64)), 2)
+    eventually(lambda: small.region(name).snapshot().unit_rows.sum() > 0, what="rows are in state")
+    small.region(name).move(list(range(64)), 2)
     kill(small, eventually, 2)
     held.unlink()
     with pytest.raises(Exception, match=LOST):
@@ -94,11 +96,15 @@ def test_worker_without_units_killed(spark, small, conf, eventually):
     """No state is lost with it: the query goes on."""
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
     name = region("bystander")
-    out = small.keyed(source(spark, numbers(), pause_s=0.05), "k", Nth(), units=9, balance="hash", name=name)
+    out = small.keyed(
+        source(spark, numbers(), pause_s=0.05), "k", Nth(), tuning=ef.Tuning(units=9), balance="hash", name=name
+    )
     query = Query(out.toArrow)
-    eventually(lambda: small.keyed_snapshot(name).unit_rows.sum() > 0, what="rows are in state")
-    small.move(name, list(range(10)), 1)
-    eventually(lambda: set(small.keyed_snapshot(name).table.owners.tolist()) == {1}, what="all units are at worker 1")
+    eventually(lambda: small.region(name).snapshot().unit_rows.sum() > 0, what="rows are in state")
+    small.region(name).move(list(range(10)), 1)
+    eventually(
+        lambda: set(small.region(name).snapshot().table.owners.tolist()) == {1}, what="all units are at worker 1"
+    )
     kill(small, eventually, 2)
     try:
         check(query.result())
@@ -263,10 +269,10 @@ def test_cluster_stopped_during_a_stream(spark, stream):
 def test_restarted_worker_takes_part(spark, small, eventually):
     kill(small, eventually, 1)
     name = region("after")
-    out = small.keyed(source(spark, numbers(), pause_s=0), F.col("k"), Nth(), units=30, name=name)
+    out = small.keyed(source(spark, numbers(), pause_s=0), F.col("k"), Nth(), tuning=ef.Tuning(units=30), name=name)
     check(out.toArrow())
-    eventually(lambda: small.keyed_snapshot(name).unit_rows.sum() == ROWS, what="the last reports")
-    snapshot = small.keyed_snapshot(name)
+    eventually(lambda: small.region(name).snapshot().unit_rows.sum() == ROWS, what="the last reports")
+    snapshot = small.region(name).snapshot()
     assert [c.worker for c in snapshot.consumers] == [0, 1, 2]
     assert min(np.bincount(snapshot.table.owners)) > 0
     assert all(c.rows > 0 for c in snapshot.consumers)

@@ -98,10 +98,10 @@ def test_wrong_schema(cluster, df, schema):
         cluster.keyed(df, "k", Silent(), schema)
 
 
-@pytest.mark.parametrize("units", [0, -1, 3, 2.5, "64", True, None, MOST_UNITS + 1], ids=repr)
+@pytest.mark.parametrize("units", [0, -1, 3, 2.5, "64", True, MOST_UNITS + 1], ids=repr)
 def test_wrong_units(cluster, df, units):
-    with pytest.raises(InvalidArgument, match=r"units=.*from 4 \(the workers\) to 1,000,000"):
-        cluster.keyed(df, "k", Nth(), units=units)
+    with pytest.raises(InvalidArgument, match=r"units=.*from .*\(?the workers\)? to 1,000,000"):
+        cluster.keyed(df, "k", Nth(), tuning=ef.Tuning(units=units))
 
 
 @pytest.mark.parametrize("balance", ["fair", "credits", "round-robin", "", 3, None, ef.policy.Hash], ids=str)
@@ -168,19 +168,73 @@ def test_what_is_no_dataframe(cluster):
 
 def test_moves_that_make_no_sense(cluster, df):
     name = region("senseless")
-    cluster.keyed(df, "k", Nth(), units=8, name=name)
+    cluster.keyed(df, "k", Nth(), tuning=ef.Tuning(units=8), name=name)
     for units, target in (([9], 0), ([-1], 0), ([0], 4), ([0], -1)):
         with pytest.raises(InvalidArgument, match="units from 0 to 8, and a worker from 0 to 3"):
-            cluster.move(name, units, target)
-    with pytest.raises(InvalidArgument, match="no region 'nix'"):
-        cluster.move("nix", [0], 0)
-    with pytest.raises(InvalidArgument, match="no region 'nix'"):
-        cluster.keyed_snapshot("nix")
-    cluster.ordered_map(df, lambda batch: batch, df.schema, name=name + "-map")
-    with pytest.raises(InvalidArgument, match="is not keyed"):
-        cluster.keyed_snapshot(name + "-map")
-    with pytest.raises(InvalidArgument, match="ask for its keyed_snapshot"):
-        cluster.snapshot(name)
+            cluster.region(name).move(units, target)
+    with pytest.raises(InvalidArgument, match=f"no region '{name[:-1]}'; did you mean .*'{name}'"):
+        cluster.region(name[:-1])
+
+
+def test_a_region_does_what_its_kind_can(cluster, df):
+    name = region("kinds")
+    keyed, mapped = (f"{name}-{kind}" for kind in ("keyed", "mapped"))
+    graph = ef.Graph(f"{name}-graph")
+    graph.endpoint("big", graph.source("rows").filter("id > 1"))
+    cluster.keyed(df, "k", Nth(), name=keyed)
+    cluster.ordered_map(df, lambda batch: batch, df.schema, name=mapped)
+    assert cluster.run(graph, {"rows": df.select("id")})["big"].count() == df.where("id > 1").count()
+    ones = [cluster.region(each) for each in (mapped, keyed, f"{name}-graph.big")]
+    assert [one.kind for one in ones] == ["ordered", "keyed", "graph"]
+    assert [type(one.snapshot()).__name__ for one in ones] == ["Snapshot", "KeyedSnapshot", "KeyedSnapshot"]
+    assert repr(ones[1]) == f"<region {keyed}: keyed>"
+    assert list(ones[2].placement()) == ["filter"]
+    with pytest.raises(InvalidArgument, match=f"region {mapped} is ordered: it has no units that could move"):
+        ones[0].move([0], 0)
+    for act in (ones[1].placement, ones[1].settled):
+        with pytest.raises(
+            InvalidArgument, match=f"region {keyed} is keyed: only graphs have operators that are placed"
+        ):
+            act()
+    for wrong in (0, "2", True, None):
+        with pytest.raises(InvalidArgument, match="give a weight above 0"):
+            ones[0].set_qos(wrong)
+    with pytest.raises(InvalidArgument, match="planned with latency_ms=None and shed=None, and only its weight can"):
+        ones[0].set_qos(ef.Qos(latency_ms=5))
+
+
+def test_a_region_gets_another_weight_while_rows_flow(cluster, df, eventually):
+    name = region("weighed")
+    cluster.keyed(df, "k", Nth(), name=name)
+    cluster.region(name).set_qos(ef.Qos(weight=4))
+
+    def said():
+        return [event for event in cluster.events() if event["event"] == "qos" and event["region"] == name]
+
+    eventually(said, what="the controller has told the workers")
+    assert [(event["why"], event["weight"]) for event in said()] == [("asked for", 4)]
+
+
+@pytest.mark.parametrize(
+    ("old", "arguments", "new"),
+    [
+        ("snapshot", (), "snapshot"),
+        ("keyed_snapshot", (), "snapshot"),
+        ("placement", (), "placement"),
+        ("settled", (), "settled"),
+        ("move", ([0], 0), "move"),
+    ],
+)
+def test_verbs_that_moved_to_the_region_are_deprecated(cluster, old, arguments, new):
+    graph = ef.Graph(region("old"))
+    graph.endpoint("all", graph.source("rows").filter("id >= 0"))
+    cluster.run(graph, {"rows": cluster._spark.range(3)})["all"].count()
+    name = f"{graph.name}.all"
+    said = rf"Cluster\.{old} is deprecated .*: give cluster\.region\('{name}'\)\.{new}\(...\)"
+    with pytest.warns(DeprecationWarning, match=said) as seen:
+        found = getattr(cluster, old)(name, *arguments)
+    assert [each.filename for each in seen] == [__file__]
+    assert type(found) is type(getattr(cluster.region(name), new)(*arguments))
 
 
 # -- found out on the workers
@@ -200,7 +254,7 @@ class Fails(Nth):
 
 def test_operator_that_raises(spark, cluster, df):
     """Unit, key, worker and traceback reach the user, whatever Spark's retries run into."""
-    message = error_of(cluster.keyed(df, "k", Fails(), units=16, name=region("fails")))
+    message = error_of(cluster.keyed(df, "k", Fails(), tuning=ef.Tuning(units=16), name=region("fails")))
     assert "ZeroDivisionError" in message
     assert "in deeper" in message
     key = df.where("id = 222").select(F.xxhash64("k")).first()[0]
@@ -288,7 +342,7 @@ def test_state_that_cannot_be_moved(spark, cluster, conf, eventually, operator, 
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "30")
     rows = pa.table({"id": list(range(1_500)), "k": [number % 50 for number in range(1_500)]})
     name = region("stays")
-    out = cluster.keyed(source(spark, rows, pause_s=0.02), "k", operator(), units=16, name=name)
+    out = cluster.keyed(source(spark, rows, pause_s=0.02), "k", operator(), tuning=ef.Tuning(units=16), name=name)
 
     def whys(kind):
         return [event["why"] for event in cluster.events() if event.get("region") == name and event["event"] == kind]
@@ -298,7 +352,7 @@ def test_state_that_cannot_be_moved(spark, cluster, conf, eventually, operator, 
             got = out.toArrow().sort_by("id")
             assert got["nth"].to_pylist() == nth_of(rows["k"].to_pylist())
     for target in range(3):
-        cluster.move(name, [0], target)
+        cluster.region(name).move([0], target)
     eventually(
         lambda: any("cannot be moved" in why and reason in why for why in whys("move-refused")), what="a refusal"
     )
@@ -309,7 +363,7 @@ def test_install_that_raises(spark, cluster, conf):
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "30")
     rows = pa.table({"id": list(range(1_500)), "k": [number % 50 for number in range(1_500)]})
     name = region("picky")
-    out = cluster.keyed(source(spark, rows, pause_s=0.02), "k", Picky(), units=16, name=name)
+    out = cluster.keyed(source(spark, rows, pause_s=0.02), "k", Picky(), tuning=ef.Tuning(units=16), name=name)
     try:
         with Moving(cluster, name, least=0):
             got = out.toArrow().sort_by("id")

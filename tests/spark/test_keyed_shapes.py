@@ -65,7 +65,7 @@ def nth_by_id(out):
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_every_type(spark, cluster, kind):
     values = KEYS[kind]
-    out = cluster.keyed(keyed_rows(spark, kind, values), "k", Nth(), units=7)
+    out = cluster.keyed(keyed_rows(spark, kind, values), "k", Nth(), tuning=ef.Tuning(units=7))
     assert nth_by_id(out) == nth_of([same(value) for value in values * 5])
 
 
@@ -99,12 +99,12 @@ def test_compound_key_of_arrays(spark, cluster):
 def test_null_keys_have_a_unit_of_their_own(spark, cluster, eventually):
     df = spark.range(0, 3_000, 1, 1).selectExpr("id", "if(id % 3 = 0, null, id) as k")
     name = region("nulls")
-    out = cluster.keyed(df, "k", Nth(), units=16, name=name)
+    out = cluster.keyed(df, "k", Nth(), tuning=ef.Tuning(units=16), name=name)
     nth = nth_by_id(out)
     assert nth[::3] == list(range(1, 1_001))
     assert set(nth) - set(nth[::3]) == set()
-    eventually(lambda: cluster.keyed_snapshot(name).unit_rows.sum() == 3_000, what="the last reports")
-    rows = cluster.keyed_snapshot(name).unit_rows
+    eventually(lambda: cluster.region(name).snapshot().unit_rows.sum() == 3_000, what="the last reports")
+    rows = cluster.region(name).snapshot().unit_rows
     assert len(rows) == 17
     assert rows[16] == 1_000
 
@@ -158,11 +158,11 @@ def test_distinct_count_of_every_type(spark, cluster, kind):
 def test_a_hundred_thousand_units(spark, cluster):
     df = spark.range(0, 100_000, 1, 2).selectExpr("id", "id % 50000 as k")
     name = region("many")
-    out = cluster.keyed(df, "k", ef.RunningCount("id"), units=100_000, name=name)
+    out = cluster.keyed(df, "k", ef.RunningCount("id"), tuning=ef.Tuning(units=100_000), name=name)
     with Moving(cluster, name, least=0):
         counts = out.groupBy("id_count").count().collect()
     assert {row["id_count"]: row["count"] for row in counts} == {1: 50_000, 2: 50_000}
-    assert len(cluster.keyed_snapshot(name).table.owners) == 100_001
+    assert len(cluster.region(name).snapshot().table.owners) == 100_001
 
 
 # -- plans
@@ -215,7 +215,7 @@ def test_limit_take_and_show(spark, cluster, conf, eventually):
     with redirect_stdout(StringIO()) as shown:
         out.show(3)
     assert "|  2|  1|" in shown.getvalue()
-    eventually(lambda: cluster.keyed_snapshot(name).feeders == 0, what="feeders that left early are gone")
+    eventually(lambda: cluster.region(name).snapshot().feeders == 0, what="feeders that left early are gone")
     assert nth_by_id(out.where("id < 1000")) == nth_of(number % 7 for number in range(1_000))
 
 
@@ -226,8 +226,12 @@ def test_cached(spark, cluster, eventually):
         first = sorted(out.collect())
         assert sorted(out.collect()) == first
         assert out.where("nth = 1").count() == 7
-        eventually(lambda: cluster.keyed_snapshot(name).unit_rows.sum() >= 2_000, what="the last reports")
-        assert cluster.keyed_snapshot(name).unit_rows.sum() == cluster.keyed_snapshot(name).unit_arrived.sum() == 2_000
+        eventually(lambda: cluster.region(name).snapshot().unit_rows.sum() >= 2_000, what="the last reports")
+        assert (
+            cluster.region(name).snapshot().unit_rows.sum()
+            == cluster.region(name).snapshot().unit_arrived.sum()
+            == 2_000
+        )
     finally:
         out.unpersist()
 

@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 
+import evenflow as ef
 from evenflow.control.moves import movement
 from tests.support.background import Holding, Query
 from tests.support.graph_frames import graph_of
@@ -30,7 +31,7 @@ def test_a_move_of_an_operator_in_a_long_call(spark, cluster, tmp_path, monkeypa
     holding, name = Holding(tmp_path), region("slow")
     df, operator = spark.range(0, ROWS, 1, 1).selectExpr("id", "id % 5 as k"), Slow(holding.function())
     if kind == "keyed":
-        out = cluster.keyed(df, "k", operator, units=8, balance="hash", name=name)
+        out = cluster.keyed(df, "k", operator, tuning=ef.Tuning(units=8), balance="hash", name=name)
     else:
         graph = graph_of(lambda s: s.keyed("k", operator, units=8))
         out, name = cluster.run(graph, inputs={"s": df}, placement="round-robin", name=name)["out"], f"{name}.out"
@@ -42,8 +43,8 @@ def test_a_move_of_an_operator_in_a_long_call(spark, cluster, tmp_path, monkeypa
     try:
         inside = eventually(holding.inside, what="a worker is in a call")[0]
         busy = next(worker.id for worker in cluster.workers() if worker.pid == inside)
-        units = cluster.keyed_snapshot(name).table.units_of(busy).tolist()
-        cluster.move(name, units, (busy + 1) % 4)
+        units = cluster.region(name).snapshot().table.units_of(busy).tolist()
+        cluster.region(name).move(units, (busy + 1) % 4)
         eventually(lambda: events("move-late", "evaluation-ended"), what="the worker is late")
     finally:
         holding.let_go()

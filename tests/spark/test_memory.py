@@ -52,7 +52,7 @@ def check_means(got: pd.DataFrame, frame):
 
 def spilled(cluster, name):
     """Bytes, as workers have told by now: they tell all when the last feeder has left, a moment later."""
-    return max(consumer.spilled for consumer in cluster.keyed_snapshot(name).consumers)
+    return max(consumer.spilled for consumer in cluster.region(name).snapshot().consumers)
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -60,7 +60,7 @@ def test_ten_times_the_budget(spark, tight, rows, eventually, ordered):
     path, frame = rows
     df = spark.read.parquet(str(path)).coalesce(1).sortWithinPartitions("id")
     name = f"ten-{ordered}"
-    out = tight.keyed(df, "k", ef.RollingMean("v", rows=20), name=name, ordered=ordered, units=64)
+    out = tight.keyed(df, "k", ef.RollingMean("v", rows=20), name=name, ordered=ordered, tuning=ef.Tuning(units=64))
     got = out.toPandas()
     if ordered:
         assert got["id"].is_monotonic_increasing
@@ -72,7 +72,7 @@ def test_an_operator_with_other_results(spark, tight, rows):
     """Its rows do not stay with the feeder, and it says nothing of where results come from."""
     path, frame = rows
     df = spark.read.parquet(str(path)).coalesce(1).sortWithinPartitions("id")
-    got = tight.keyed(df, "k", Nth(), units=64).toPandas().sort_values("id")
+    got = tight.keyed(df, "k", Nth(), tuning=ef.Tuning(units=64)).toPandas().sort_values("id")
     assert got["nth"].tolist() == nth_of(frame["k"])
 
 
@@ -81,7 +81,7 @@ def test_pairs(spark, tight, rows):
     df = spark.read.parquet(str(path)).where("id < 20000").coalesce(1).sortWithinPartitions("id")
     tagged = df.selectExpr("id", "k", "if(id % 2 = 0, 'l', 'r') tag")
     join = ef.WindowJoin("tag", "l", "r", rows=3)
-    got = tight.keyed(tagged, "k", join, units=64).count()
+    got = tight.keyed(tagged, "k", join, tuning=ef.Tuning(units=64)).count()
     with ef.Cluster(spark, 1) as plain:
         assert got == plain.keyed(tagged, "k", join).count()
 
@@ -90,7 +90,9 @@ def test_a_stream_with_moves_and_a_checkpoint(spark, rows, tmp_path):
     path, frame = rows
     with ef.Cluster(spark, 2, memory="96k", checkpoint=tmp_path / "state") as cluster:
         stream = spark.readStream.schema("id long, k long, v double").option("maxFilesPerTrigger", 1).parquet(str(path))
-        out = cluster.keyed(stream, "k", ef.RollingMean("v", rows=20), name="n", units=64, balance="hash")
+        out = cluster.keyed(
+            stream, "k", ef.RollingMean("v", rows=20), name="n", tuning=ef.Tuning(units=64), balance="hash"
+        )
         with Moving(cluster, "n", between=True) as moving:
             while moving.wanted():
                 folder = tmp_path / f"{moving.runs}"
@@ -103,7 +105,9 @@ def test_memory_given_and_taken_while_a_query_runs(spark, tight, rows, eventuall
     """Micro-batches with little memory, with room for all state, and with little again."""
     path, frame = rows
     stream = spark.readStream.schema("id long, k long, v double").option("maxFilesPerTrigger", 1).parquet(str(path))
-    out = tight.keyed(stream, "k", ef.RollingMean("v", rows=20), name="given", units=64, balance="hash")
+    out = tight.keyed(
+        stream, "k", ef.RollingMean("v", rows=20), name="given", tuning=ef.Tuning(units=64), balance="hash"
+    )
     got = []
 
     def told():
@@ -229,11 +233,11 @@ def test_the_process_keeps_to_its_budget(spark, eventually):
     keys, rounds = 10 * BUDGET // (BLOCK * 8), 2
     df = spark.range(0, keys * rounds, 1, 1).selectExpr(f"id % {keys} k", "cast(id as double) v")
     with ef.Cluster(spark, 1, memory=BUDGET) as cluster:
-        assert cluster.keyed(df.limit(20), "k", Blocks(), units=1024).count() == 20
+        assert cluster.keyed(df.limit(20), "k", Blocks(), tuning=ef.Tuning(units=1024)).count() == 20
         pid = cluster.workers()[0].pid
         Path(f"/proc/{pid}/clear_refs").write_text("5")  # from now on VmHWM is that of what follows
         floor = memory_of(pid, "VmRSS")
-        got = cluster.keyed(df, "k", Blocks(), name="blocks", units=1024).toPandas()
+        got = cluster.keyed(df, "k", Blocks(), name="blocks", tuning=ef.Tuning(units=1024)).toPandas()
         peak = memory_of(pid, "VmHWM")
         eventually(lambda: spilled(cluster, "blocks") > 8 * BUDGET, what="state on disk")
     assert len(got) == keys * rounds

@@ -23,7 +23,7 @@ def test_an_operator_that_breaks_ends_its_own_query_alone(spark, tmp_path, files
         sound.awaitTermination(120)
         check(spark, tmp_path / "b")
         with pytest.raises(ef.EvenflowError, match=r"region broken has failed: .*on purpose"):
-            cluster.keyed_snapshot("broken")
+            cluster.region("broken").snapshot()
         start(spark, cluster, files, tmp_path / "a", name="broken").awaitTermination(120)
         assert [e["region"] for e in cluster.events() if e["event"] == "region-failed"] == ["broken"]
     check(spark, tmp_path / "a")

@@ -39,7 +39,7 @@ def test_a_rolling_mean_is_that_of_sparks_own_window(spark, cluster, partitions)
     window = Window.partitionBy("k").orderBy("at", "v").rowsBetween(-4, 0)
     want = rows.select("*", F.avg("v").over(window).alias("mean"))
     operator = ef.RollingMean("v", rows=5, into="mean")
-    made = cluster.keyed(rows.repartition(partitions), "k", operator, order_by="at", units=64)
+    made = cluster.keyed(rows.repartition(partitions), "k", operator, order_by="at", tuning=ef.Tuning(units=64))
     assert shown(made) == shown(want)
 
 
@@ -48,7 +48,7 @@ def test_sessions_of_a_batch_dataframe_all_come_out(spark, cluster):
     who, at = random.integers(0, 40, 3000), random.integers(0, 4000, 3000)
     table = pa.table({"who": who, "at": at})
     rows = spark.createDataFrame(table).repartition(3)
-    made = cluster.keyed(rows, "who", Sessions(), order_by="at", lateness=30, units=64)
+    made = cluster.keyed(rows, "who", Sessions(), order_by="at", lateness=30, tuning=ef.Tuning(units=64))
     assert shown(made) == expected_sessions(who.tolist(), at.tolist())
 
 
@@ -75,7 +75,9 @@ def run(spark, cluster, files, tmp_path, name, operator, partitions=0, trigger=3
     rows = rows.repartition(partitions) if partitions else rows
     rows = rows.withColumnRenamed("k", "who") if isinstance(operator, Sessions) else rows
     key = rows.columns[1]
-    out = cluster.keyed(rows, key, operator, order_by="at", lateness=f"{LATENESS} seconds", units=64, name=name)
+    out = cluster.keyed(
+        rows, key, operator, order_by="at", lateness=f"{LATENESS} seconds", tuning=ef.Tuning(units=64), name=name
+    )
     writer = out.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "spark"))
     query = writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
     assert query.awaitTermination(180)
@@ -92,7 +94,7 @@ def test_a_stream_waits_for_rows_that_come_late(spark, cluster, files, tmp_path)
         nth[place % 17] = nth.get(place % 17, 0) + 1
         want.append((place % 17, int(at[place]), place, nth[place % 17]))
     assert shown(got) == sorted(want)
-    assert cluster.keyed_snapshot(name).counts["late"] == 0
+    assert cluster.region(name).snapshot().counts["late"] == 0
 
 
 def test_a_stream_goes_on_with_other_partitions_and_workers(spark, files, tmp_path):
@@ -115,7 +117,9 @@ def test_a_stream_goes_on_with_other_partitions_and_workers(spark, files, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "operator", [ef.RollingMean("v", rows=3), ef.Aggregates(mean=ef.mean("v"), rows=3)], ids=["mean", "aggregates"]
+    "operator",
+    [ef.RollingMean("v", rows=3), ef.Aggregates(mean=ef.functions.mean("v"), rows=3)],
+    ids=["mean", "aggregates"],
 )
 def test_columns_that_only_pass_through_come_and_go_while_rows_wait(spark, tmp_path, operator):
     def written(number, ids):
@@ -128,7 +132,9 @@ def test_columns_that_only_pass_through_come_and_go_while_rows_wait(spark, tmp_p
         with ef.Cluster(spark, 1, checkpoint=tmp_path / "state") as cluster:
             schema = f"id long, k long, v double, {column} long, at timestamp"
             rows = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
-            out = cluster.keyed(rows, "k", operator, order_by="at", lateness=20, name="mean", units=16)
+            out = cluster.keyed(
+                rows, "k", operator, order_by="at", lateness=20, name="mean", tuning=ef.Tuning(units=16)
+            )
             writer = out.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "spark"))
             # each run has a sink of its own: a sink in one folder would have its own say about columns
             writer = writer.foreachBatch(lambda batch, _: batch.write.mode("append").parquet(f"{tmp_path}/out{number}"))
@@ -178,7 +184,7 @@ def test_only_what_the_operator_reads_has_to_be_in_rows_that_wait(spark):
 
 def test_parts_of_what_is_persisted_and_several_actions_on_what_is_not(spark, cluster):
     rows = spark.range(3000).select((F.col("id") % 7).alias("k"), (-F.col("id")).alias("at")).repartition(3)
-    kept, once = (cluster.keyed(rows, "k", Nth(), order_by="at", units=64) for _ in range(2))
+    kept, once = (cluster.keyed(rows, "k", Nth(), order_by="at", tuning=ef.Tuning(units=64)) for _ in range(2))
     want = sorted((place % 7, -place) for place in range(3000))
     kept.persist()
     try:
@@ -208,7 +214,7 @@ def test_a_batch_that_is_asked_for_rows_before_it_is_written_is_refused(spark, t
         def start():
             starts.append(1)
             rows = spark.readStream.schema("k long, id long").parquet(str(tmp_path / "in"))
-            out = cluster.keyed(rows, "k", Nth(), order_by="id", units=16, name="nth")
+            out = cluster.keyed(rows, "k", Nth(), order_by="id", tuning=ef.Tuning(units=16), name="nth")
             options = {"checkpointLocation": str(tmp_path / "spark")}
             return out.writeStream.foreachBatch(write).options(**options).trigger(availableNow=True).start()
 
@@ -232,7 +238,7 @@ def test_what_makes_no_sense_is_refused(spark, cluster):
         ({"order_by": "text", "lateness": 1}, "rows are ordered by the bytes of strings"),
         ({"order_by": "id", "lateness": -1}, "lateness=-1: give seconds from 0 on"),
         ({"order_by": "id", "lateness": "soon"}, "lateness='soon'"),
-        ({"order_by": "id", "balance": "river", "split_keys": True}, "order_by and balance 'river'"),
+        ({"order_by": "id", "balance": "river", "tuning": ef.Tuning(split_keys=True)}, "order_by and balance 'river'"),
     ):
         with pytest.raises(InvalidArgument, match=reason):
             cluster.keyed(rows, "id", mean, **options)

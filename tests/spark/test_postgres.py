@@ -83,7 +83,7 @@ class KillWhileMoving(threading.Thread):
         while self.killed < self.most and not self.over.wait(0.002):
             events = self.cluster.events()
             moved = sum(event["event"] == "moved" for event in events)
-            if self.cluster.keyed_snapshot(self.region).moving and moved > 3 * self.killed:
+            if self.cluster.region(self.region).snapshot().moving and moved > 3 * self.killed:
                 movement = [event for event in events if event["event"] == "move"][-1]
                 worker = self.cluster.workers()[movement[("source", "target")[self.killed % 2]]]
                 if worker.state == "live":
@@ -100,7 +100,7 @@ def test_workers_are_killed_while_units_move_by_way_of_the_store(spark, tmp_path
 
     def run():
         rows = stream(spark, files).repartition(2)
-        out = cluster.keyed(rows, "k", Slow(), name="m", units=32, balance="hash", transfer="store")
+        out = cluster.keyed(rows, "k", Slow(), name="m", tuning=ef.Tuning(units=32, transfer="store"), balance="hash")
         writer = out.writeStream.format("parquet").option("checkpointLocation", str(folder / "spark"))
         return writer.option("path", str(folder / "out")).trigger(availableNow=True).start()
 
@@ -109,7 +109,9 @@ def test_workers_are_killed_while_units_move_by_way_of_the_store(spark, tmp_path
 
     deadline, number = time.monotonic() + 200, itertools.count()
     with ef.Cluster(spark, 3, checkpoint=checkpoint) as cluster:
-        cluster.keyed(stream(spark, files), "k", Slow(), name="m", units=32, balance="hash", transfer="store")
+        cluster.keyed(
+            stream(spark, files), "k", Slow(), name="m", tuning=ef.Tuning(units=32, transfer="store"), balance="hash"
+        )
         with KillWhileMoving(cluster, "m") as killer, Moving(cluster, "m", least=0):
             while not killer.killed or moves() < 4:
                 assert time.monotonic() < deadline, f"killed {killer.killed}, moved {moves()}"
@@ -130,7 +132,9 @@ def check_unordered(spark, tmp_path):
 def test_wrong_transfers(spark, shared_cluster, files, tmp_path):
     for transfer in ("store", "carrier pigeon"):
         with pytest.raises(ef.errors.InvalidArgument, match=f"transfer='{transfer}': give 'direct', or 'store' in a"):
-            shared_cluster.keyed(stream(spark, files), "k", ef.RollingMean("v", rows=3), transfer=transfer)
+            shared_cluster.keyed(
+                stream(spark, files), "k", ef.RollingMean("v", rows=3), tuning=ef.Tuning(transfer=transfer)
+            )
 
 
 def test_a_database_that_is_down(spark):

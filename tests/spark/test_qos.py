@@ -53,8 +53,7 @@ def test_rows_of_low_value_are_dropped_and_counted(spark, hurried, kind):
     for kept in batches:
         assert kept[99] == ROWS / 100
         assert sum(kept.values()) == ROWS or kept[0] == 0
-    ask = hurried.snapshot if kind == "mapped" else hurried.keyed_snapshot
-    told = ask(kind).performance
+    told = hurried.region(kind).snapshot().performance
     assert told.shed >= sum(ROWS - sum(kept.values()) for kept in batches) > 0
     assert told.rows_in >= ROWS * len(batches)
     told_of = [event for event in hurried.events() if event["event"] == "qos" and event["region"] == kind]

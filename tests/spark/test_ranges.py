@@ -3,6 +3,7 @@
 import pytest
 from pyspark.sql import functions as F
 
+import evenflow as ef
 from evenflow.errors import InvalidArgument
 from tests.support.moving import Nth, region
 
@@ -24,8 +25,9 @@ def rows(spark):
     ).localCheckpoint()
 
 
-def numbers(cluster, rows, key, **options):
-    out = cluster.keyed(rows, key, Nth(), units=UNITS, ordered=True, **options)
+def numbers(cluster, rows, key, balance, name="", **tuning):
+    tuned = ef.Tuning(units=UNITS, **tuning)
+    out = cluster.keyed(rows, key, Nth(), ordered=True, balance=balance, name=name, tuning=tuned)
     return out.select("id", "nth").toArrow().to_pydict()
 
 
@@ -45,8 +47,8 @@ def test_keys_in_ranges_have_the_results_of_hashing(cluster, rows, eventually, k
     key = by if "+" in key else key
     expected = numbers(cluster, rows, key, balance="hash")
     assert numbers(cluster, rows, key, balance="hash", spread="range", bounds=bounds, name=named) == expected
-    eventually(lambda: cluster.keyed_snapshot(named).unit_arrived.sum() == ROWS, what="the last reports")
-    units = cluster.keyed_snapshot(named).unit_arrived.tolist()
+    eventually(lambda: cluster.region(named).snapshot().unit_arrived.sum() == ROWS, what="the last reports")
+    units = cluster.region(named).snapshot().unit_arrived.tolist()
     assert units[UNITS] == rows.where(by.isNull()).count()
     if bounds is None:
         assert min(units[:UNITS]) > 0
@@ -73,13 +75,13 @@ def test_keys_in_ranges_have_the_results_of_hashing(cluster, rows, eventually, k
 )
 def test_ranges_that_cannot_be(cluster, rows, key, options, said):
     with pytest.raises(InvalidArgument, match=said):
-        cluster.keyed(rows, key, Nth(), units=UNITS, **{"spread": "range", **options})
+        cluster.keyed(rows, key, Nth(), tuning=ef.Tuning(units=UNITS, **{"spread": "range", **options}))
 
 
 def test_ranges_of_a_stream_must_be_given(spark, cluster):
     stream = spark.readStream.format("rate").load()
     with pytest.raises(InvalidArgument, match=r"a streaming DataFrame needs bounds=\[\.\.\.\]"):
-        cluster.keyed(stream, "value", Nth(), spread="range")
+        cluster.keyed(stream, "value", Nth(), tuning=ef.Tuning(spread="range"))
 
 
 @pytest.mark.parametrize(
@@ -91,4 +93,4 @@ def test_results_do_not_depend_on_the_room_for_rows_that_wait(cluster, rows, opt
 
 def test_room_that_makes_no_sense(cluster, rows):
     with pytest.raises(InvalidArgument, match=r"skew_bytes='some': give bytes as a whole number, or .* from 0 to 1g"):
-        cluster.keyed(rows, "n", Nth(), skew_bytes="some")
+        cluster.keyed(rows, "n", Nth(), tuning=ef.Tuning(skew_bytes="some"))

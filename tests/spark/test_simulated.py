@@ -24,9 +24,11 @@ def live(spark):
     df = spark.range(0, ROWS, 1, 1).select(key, F.col("id").alias("x"))
     with ef.Cluster(spark, WORKERS, emulate=ef.testing.Emulate(cost_us=COST_US)) as cluster:
         operator = ef.RunningCount("x")
-        out = cluster.keyed(df, "k", operator, units=UNITS, balance="dlb-h", name="both", skew_bytes="64k", **DLB)
+        out = cluster.keyed(
+            df, "k", operator, tuning=ef.Tuning(units=UNITS, skew_bytes="64k"), balance="dlb-h", name="both", **DLB
+        )
         assert out.count() == ROWS
-        snapshot = cluster.keyed_snapshot("both")
+        snapshot = cluster.region("both").snapshot()
     return snapshot.table.owners, snapshot.unit_arrived
 
 

@@ -104,7 +104,7 @@ def test_feeder_killed_in_the_middle_of_a_batch(spark, holding, eventually):
     with ef.Cluster(spark, workers=2) as cluster:
         out = cluster.ordered_map(spark.range(0, ROWS, 1, 2), holding.function(), "id long", name="orphans")
         query = Query(lambda: rows_of(out))
-        eventually(lambda: cluster.snapshot("orphans").feeders == 2, what="feeders are there")
+        eventually(lambda: cluster.region("orphans").snapshot().feeders == 2, what="feeders are there")
         eventually(holding.inside, what="a worker is at work")
         os.kill(next(iter(feeder_pids(cluster))), signal.SIGKILL)
         eventually(lambda: "feeder-left" in {event["event"] for event in cluster.events()}, what="it is missed")

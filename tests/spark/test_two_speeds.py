@@ -54,7 +54,9 @@ def came(spark, df, name, checkpoint, **trigger):
 @pytest.mark.parametrize("lateness", [None, "10 seconds"])
 def test_a_join_finds_all_pairs(spark, cluster, both, tmp_path, lateness, caplog):
     sides = stream(spark, both, "left", 1), stream(spark, both, "right", 4)
-    out = cluster.join(*sides, on="k", seconds=5, time="at", suffixes=("", "_r"), lateness=lateness, units=16)
+    out = cluster.join(
+        *sides, on="k", seconds=5, time="at", suffixes=("", "_r"), lateness=lateness, tuning=ef.Tuning(units=16)
+    )
     got = came(spark, out.select("l", "r"), f"pairs{lateness is None}", tmp_path / "c")
     expected = near(spark, both, 5)
     assert sorted(map(tuple, got.collect())) == expected
@@ -64,7 +66,9 @@ def test_a_join_finds_all_pairs(spark, cluster, both, tmp_path, lateness, caplog
 
 def detected(cluster, sides, **more):
     rule = "select L.l as l, R.r as r from L.win:time(5 sec), R.win:time(5 sec)"
-    return cluster.detect(dict(zip("LR", sides, strict=True)), rule, key="k", time="at", units=16, **more)
+    return cluster.detect(
+        dict(zip("LR", sides, strict=True)), rule, key="k", time="at", tuning=ef.Tuning(units=16), **more
+    )
 
 
 def test_rules_over_two_streams(spark, cluster, both, tmp_path):
@@ -85,11 +89,11 @@ def test_with_the_policy_max_pairs_are_lost_and_one_warning_says_so(
     conf("spark.sql.streaming.multipleWatermarkPolicy", "max")
     name = region("greatest")
     sides = stream(spark, both, "left", 1), stream(spark, both, "right", 4)
-    out = cluster.join(*sides, on="k", seconds=5, time="at", suffixes=("", "_r"), units=16, name=name)
+    out = cluster.join(*sides, on="k", seconds=5, time="at", suffixes=("", "_r"), tuning=ef.Tuning(units=16), name=name)
     got = sorted(map(tuple, came(spark, out.select("l", "r"), "greatest", tmp_path / "c").collect()))
     expected = near(spark, both, 5)
     assert set(got) < set(expected)
-    counts = cluster.keyed_snapshot(name).counts
+    counts = cluster.region(name).snapshot().counts
     assert counts["late"] == counts["late of left"] > 100
 
     def entries():
@@ -114,7 +118,7 @@ def test_a_join_goes_on_without_a_silent_side_if_it_is_told_to(spark, cluster, b
     (tmp_path / "right").mkdir()
     shutil.copy(first, tmp_path / "right")
     sides = stream(spark, both, "left", 1), stream(spark, tmp_path, "right", 1)
-    more = {"order_by": "at", "lateness": 10, "idle": idle, "units": 16, "suffixes": ("", "_r")}
+    more = {"order_by": "at", "lateness": 10, "idle": idle, "tuning": ef.Tuning(units=16), "suffixes": ("", "_r")}
     out = cluster.join(*sides, on="k", rows=1, **more).select("l", "r")
     got = came(spark, out, f"silent{idle is None}", tmp_path / "c").collect()
     latest = max(row["l"] * 3 for row in got)

@@ -70,7 +70,9 @@ def keyed(spark, cluster) -> dict[str, object]:
     keys = [f"{number * 2 // KEYED_ROWS}-{number % 60}" for number in range(KEYED_ROWS)]
     rows = pa.table({"id": list(range(KEYED_ROWS)), "k": keys})
     name = region("across")
-    out = cluster.keyed(source(spark, rows, partitions=2, pause_s=0.05), "k", Nth(), units=64, ordered=True, name=name)
+    out = cluster.keyed(
+        source(spark, rows, partitions=2, pause_s=0.05), "k", Nth(), tuning=ef.Tuning(units=64), ordered=True, name=name
+    )
     with Moving(cluster, name, least=20) as moving:  # so many that some will have gone to another executor
         while moving.wanted():
             got = out.toArrow()
@@ -80,7 +82,7 @@ def keyed(spark, cluster) -> dict[str, object]:
     homes = {worker.id: worker.executor for worker in cluster.workers()}
     moves = [event for event in cluster.events() if event["event"] == "moved" and event["region"] == name]
     across = sum(homes[move["source"]] != homes[move["target"]] for move in moves)
-    return {"moved": cluster.keyed_snapshot(name).moved, "across": across}
+    return {"moved": cluster.region(name).snapshot().moved, "across": across}
 
 
 def lose_executor(spark, cluster, folder: Path) -> dict[str, object]:

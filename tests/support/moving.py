@@ -139,14 +139,14 @@ class Moving:
             self._error = error
 
     def _step(self, region: str) -> None:
-        now = self._cluster.keyed_snapshot(region)
+        now = self._cluster.region(region).snapshot()
         if now.feeders or (self._between and region in self._begun):
             self.moved[region] = now.moved - self._begun.setdefault(region, now.moved)
         if now.feeders and not now.moving:
             busy = np.flatnonzero(now.unit_rows)
             busy = busy if len(busy) else np.arange(len(now.unit_rows))
             units = self._random.choice(busy, min(len(busy), 4), replace=False).tolist()
-            self._cluster.move(region, units, int(self._random.integers(self._workers)))
+            self._cluster.region(region).move(units, int(self._random.integers(self._workers)))
 
 
 def stop_quietly(query: Any) -> None:

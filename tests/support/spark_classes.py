@@ -15,7 +15,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ef.Cluster(spark, 1, checkpoint=f"{folder}/state") as cluster:
         spark.range(100).selectExpr("id", "id % 7 k").repartition(2, "k").orderBy("id").write.parquet(f"{folder}/in")
         rows = spark.readStream.schema("id long, k long").parquet(f"{folder}/in")
-        out = cluster.keyed(rows, "k", ef.RunningCount("id", into="count"), units=4, name="counts")
+        out = cluster.keyed(rows, "k", ef.RunningCount("id", into="count"), tuning=ef.Tuning(units=4), name="counts")
         writer = out.writeStream.option("checkpointLocation", f"{folder}/spark").option("path", f"{folder}/out")
         writer.format("parquet").trigger(availableNow=True).start().awaitTermination(120)
         counted = spark.read.parquet(f"{folder}/out").groupBy("k").count()

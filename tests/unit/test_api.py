@@ -32,11 +32,21 @@ def test_no_other_name_does():
         _ = ef.cluster
 
 
-@pytest.mark.parametrize("module", ["errors", "model", "policy", "sim", "testing"])
+@pytest.mark.parametrize("module", ["errors", "functions", "model", "policy", "sim", "testing"])
 def test_modules_export_what_they_say(module):
     home = sys.modules.get(f"evenflow.{module}") or getattr(ef, module)
     for name in getattr(home, "__all__", []):
         assert getattr(home, name) is not None
+
+
+@pytest.mark.parametrize("name", ef.functions.__all__)
+def test_a_function_at_its_old_place_is_deprecated(name):
+    with pytest.warns(
+        DeprecationWarning, match=rf"evenflow\.{name} is .*: it is evenflow\.functions\.{name} now"
+    ) as seen:
+        assert getattr(ef, name) is getattr(ef.functions, name)
+    assert [each.filename for each in seen] == [__file__]
+    assert name not in ef.__all__
 
 
 def test_one_hierarchy_of_errors():

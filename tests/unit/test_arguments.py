@@ -14,6 +14,7 @@ from evenflow.errors import ClusterStartError, InvalidArgument
 from evenflow.graph.build.builder import Graph
 from evenflow.policy import KEYED_BALANCES, keyed_balance_named
 from evenflow.runtime.cluster.arguments.amounts import budgets_of, check_move, gap_of
+from evenflow.runtime.cluster.arguments.tuning import DETECT, KEYED, RUN, Tuning, tuning_of, with_tuning
 from evenflow.runtime.cluster.arguments.verbs import check_dataframe, check_options, check_ordered
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.cluster.plans.detect import seconds_of
@@ -215,11 +216,15 @@ def stream():
     ("call", "said"),
     [
         (lambda c: c.keyed(None, "k", None, orderby="t"), "keyed does not take orderby: did you mean 'order_by' or "),
-        (lambda c: c.keyed(None, "k", None, balance="flux", unit=3), "keyed does not take unit: did you mean 'units'?"),
+        (
+            lambda c: c.keyed(None, "k", None, balance="flux", unit=3),
+            "take unit: did you mean 'units' or 'tuning'? Give units as",
+        ),
         (lambda c: c.keyed(None, "k", None, balance=Mock(), orderby="t"), "did you mean 'order_by' or "),
         (lambda c: c.ordered_map(None, None, "x long", inputs="pandas"), "did you mean 'input'?"),
         (lambda c: c.join(None, None, "k", sufixes=("a", "b")), "join does not take sufixes: did you mean 'suffixes'?"),
-        (lambda c: c.join(None, None, "k", skew_byte=1), "join does not take skew_byte: did you mean 'skew_bytes'?"),
+        (lambda c: c.join(None, None, "k", skew_byte=1), "join does not take skew_byte: did you mean 'skew_bytes' or"),
+        (lambda c: Tuning(skew_byte=1), "Tuning.__init__ does not take skew_byte; did you mean 'skew_bytes' or"),
         (lambda c: c.detect(None, "", key="k", latenes=1), "detect does not take latenes: did you mean 'lateness'?"),
         (lambda c: c.run(None, {}, placment="greedy"), "run does not take placment: did you mean 'placement'?"),
         (
@@ -240,7 +245,96 @@ def test_a_misspelt_keyword_is_told_the_right_one(call, said):
 
 
 def test_parameters_of_balances_are_no_misspelt_keywords():
-    check_options({"delta_min": 1, "skew_bytes": 1}, KEYED_BALANCES, "flux", Cluster.join, Cluster.keyed)
+    check_options({"delta_min": 1, "order_by": 1}, KEYED_BALANCES, "flux", Cluster.join, Cluster.keyed)
     check_options({"orderby": 1}, KEYED_BALANCES, "flix", Cluster.keyed)  # the name of the balance comes first
     with pytest.raises(InvalidArgument, match=r"th_imbalance; did you mean 'th_imb'\? it takes delta_min"):
         keyed_balance_named("flux", th_imbalance=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"units": 0}, "units=0: give a whole number from the workers to 1,000,000"),
+        ({"units": "64"}, "units='64': give a whole number"),
+        ({"units": True}, "units=True: give a whole number"),
+        ({"spread": "rage"}, "spread='rage': one of 'hash', 'modulo', 'range'"),
+        ({"bounds": 5}, "bounds=5: give a list of values of the key"),
+        ({"bounds": "ab"}, "bounds='ab': give a list of values of the key"),
+        ({"skew_bytes": "some"}, "skew_bytes='some': give bytes as a whole number"),
+        ({"split_keys": "yes"}, "split_keys is 'yes': give True or False"),
+        ({"transfer": "mail"}, "transfer='mail': one of 'direct', 'store'"),
+        ({"queue_rows": 0}, "queue_rows=0: give a whole number of rows, at least 1"),
+        ({"queue_bytes": "1k"}, "queue_bytes='1k': give bytes as a whole number"),
+        ({"t_gap": "soon"}, "t_gap='soon': give seconds from 0 up"),
+    ],
+)
+def test_a_tuning_that_cannot_work(given, said):
+    with pytest.raises(InvalidArgument, match=re.escape(said)):
+        Tuning(**given)
+
+
+def test_what_is_left_out_of_a_tuning_stays_as_it_is():
+    assert Tuning(bounds=iter([1, 2])).given == {"bounds": (1, 2)}
+    assert tuning_of("keyed", Tuning(units=np.int64(7)), KEYED) == Tuning(**{**KEYED, "units": 7})
+    assert tuning_of("detect", None, DETECT).units == 4096
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda c: c.keyed(None, "k", None, tuning=3), "tuning=3: give an ef.Tuning"),
+        (
+            lambda c: c.run(None, {}, tuning=Tuning(units=8)),
+            "run cannot use units=8 of its tuning: leave it out; it t",
+        ),
+        (
+            lambda c: c.ordered_map(None, None, "x long", tuning=Tuning(units=8)),
+            "ordered_map cannot use units=8 of its",
+        ),
+        (lambda c: c.join(None, None, "k", tuning=Tuning(t_gap=1)), "join cannot use t_gap=1 of its tuning"),
+        (lambda c: c.detect(None, "", key="k", tuning=Tuning(queue_rows=1)), "detect cannot use queue_rows=1 of its"),
+        (lambda c: Cluster(None, tuning=Tuning(units=8)), "Cluster cannot use units=8 of its tuning"),
+        (
+            lambda c: c.keyed(None, "k", None, units=8, tuning=Tuning(units=8)),
+            "Cluster.keyed got units= and tuning=: give",
+        ),
+        (lambda c: Cluster(None, t_gap=1, tuning=Tuning()), "Cluster got t_gap= and tuning=: give it as tuning="),
+    ],
+)
+def test_a_tuning_that_does_not_fit_its_verb(call, said):
+    with pytest.raises(InvalidArgument, match=re.escape(said)):
+        call(no_cluster())
+
+
+VERBS = {
+    "Cluster.keyed": (lambda c, **old: c.keyed(None, "k", None, **old), KEYED),
+    "Cluster.join": (lambda c, **old: c.join(None, None, "k", **old), KEYED),
+    "Cluster.detect": (lambda c, **old: c.detect(None, "", key="k", **old), DETECT),
+    "Cluster.run": (lambda c, **old: c.run(None, {}, **old), RUN),
+    "first_story": (lambda c, **old: first_story(None, cluster=c, **old), KEYED),
+    "Cluster": (lambda c, **old: Cluster(None, workers=0, **old), {"t_gap": "read"}),
+}
+
+
+@pytest.mark.parametrize(("verb", "name"), [(verb, name) for verb, (_, usual) in VERBS.items() for name in usual])
+def test_a_setting_that_moved_into_the_tuning_is_still_a_keyword(verb, name):
+    call, usual = VERBS[verb]
+    said = re.escape(f"{verb}({name}=…) is deprecated and goes with the next version: give tuning=ef.Tuning({name}=…)")
+    value = [1, 2] if usual[name] is None else usual[name]
+    with (
+        pytest.warns(DeprecationWarning, match=said) as warned,
+        pytest.raises((InvalidArgument, AttributeError)) as error,
+    ):
+        call(no_cluster(), **{name: value})  # it goes on to the arguments and the cluster that are none
+    assert name not in str(error.value)
+    assert [each.filename for each in warned] == [__file__]
+
+
+def test_a_setting_given_as_a_keyword_is_in_the_tuning():
+    @with_tuning(KEYED)
+    def verb(*, tuning=None, **options):
+        return tuning, options
+
+    with pytest.warns(DeprecationWarning, match="give tuning=ef.Tuning"):
+        assert verb(units=8, bounds=[3], delta_min=1) == (Tuning(units=8, bounds=[3]), {"delta_min": 1})
+    assert verb(tuning=Tuning(units=8)) == (Tuning(units=8), {})

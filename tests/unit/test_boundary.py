@@ -17,6 +17,7 @@ from evenflow.control.events import (
     MessageEvent,
     MoveAskedEvent,
     PeerLeftEvent,
+    QosAskedEvent,
     RegionFailedEvent,
     RegionOpenedEvent,
     ReportsAskedEvent,
@@ -94,6 +95,7 @@ EVENTS = {
     CheckpointTakenEvent: [CheckpointTakenEvent(1.0, "another cluster has it")],
     MoveAskedEvent: [MoveAskedEvent(1.0, MoveUnits("bad", (1,), 0, 1, "asked for"))],
     MemoryAskedEvent: [MemoryAskedEvent(1.0, {0: 100})],
+    QosAskedEvent: [QosAskedEvent(1.0, "bad", 2.0)],
     ReportsAskedEvent: [ReportsAskedEvent(1.0, 1)],
     PeerLeftEvent: [PeerLeftEvent(1.0, BAD, "gone"), PeerLeftEvent(1.0, 11, "gone")],
     TaskEndedEvent: [TaskEndedEvent(1.0, 1, "over")],
@@ -130,6 +132,7 @@ ALL += [MessageEvent(1.0, peer, message) for peer, message in SAID.values()]
 ABOUT_WORKERS = (
     TaskEndedEvent,
     MemoryAskedEvent,
+    QosAskedEvent,
     ReportsAskedEvent,
     WorkerAlive,
     WorkerTrouble,

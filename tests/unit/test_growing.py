@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
+from evenflow import functions as F
 from evenflow.errors import FunctionError
 from evenflow.operators.growing import earlier_of, new_parts
 from evenflow.operators.hosted import Hosted
@@ -19,16 +20,14 @@ def rows(*values, **more):
 
 
 @pytest.mark.parametrize("window", [{}, {"rows": 2}, {"seconds": 2, "time": "t"}], ids=str)
-@pytest.mark.parametrize(
-    "new", [ef.count(), ef.max("w"), ef.count_distinct("w"), ef.last("w"), ef.stddev("w")], ids=str
-)
+@pytest.mark.parametrize("new", [F.count(), F.max("w"), F.count_distinct("w"), F.last("w"), F.stddev("w")], ids=str)
 def test_what_is_new_begins_empty(window, new):
-    old, bare = ef.Aggregates(n=ef.sum("v"), **window), ef.Aggregates(new=new, **window)
-    grown = ef.Aggregates(new=new, n=ef.sum("v"), **window)
+    old, bare = ef.Aggregates(n=F.sum("v"), **window), ef.Aggregates(new=new, **window)
+    grown = ef.Aggregates(new=new, n=F.sum("v"), **window)
     old.process(rows(1, 2, 3, t=[1, 2, 3]), UNITS, KEYS)
     grown.install(0, old.extract(0))
     assert grown.sizes(np.array([0]))[0] > 0
-    again = ef.Aggregates(new=new, n=ef.sum("v"), **window)
+    again = ef.Aggregates(new=new, n=F.sum("v"), **window)
     again.install(0, grown.extract(0))  # it may move before any row comes
     old.install(0, again.snapshot(0))
     given = rows(4, 5, 6, t=[4, 5, 6], w=[2.0, 3.0, 3.0], **{"xxhash64(w)": [20, 30, 30]})
@@ -41,7 +40,7 @@ def test_what_is_new_begins_empty(window, new):
 
 
 def test_rows_of_the_log_go_through_the_parts_of_then():
-    old, grown = ef.Aggregates(n=ef.count()), ef.Aggregates(n=ef.count(), top=ef.max("new"))
+    old, grown = ef.Aggregates(n=F.count()), ef.Aggregates(n=F.count(), top=F.max("new"))
     then, now = pa.schema({"v": pa.int64()}), pa.schema({"v": pa.int64(), "new": pa.int64()})
     result = pa.schema({"n": pa.int64(), "top": pa.int64()})
     before, after = Hosted(old, then, result, 4, adds=True), Hosted(grown, now, result, 4, adds=True)
@@ -62,15 +61,15 @@ def test_rows_of_the_log_go_through_the_parts_of_then():
 @pytest.mark.parametrize(
     "stored",
     [
-        ef.Aggregates(n=ef.count("v")),
-        ef.Aggregates(n=ef.count(), gone=ef.max("v")),
-        ef.Aggregates(n=ef.count(), rows=3),
+        ef.Aggregates(n=F.count("v")),
+        ef.Aggregates(n=F.count(), gone=F.max("v")),
+        ef.Aggregates(n=F.count(), rows=3),
         ef.RollingMean("v", rows=3),
     ],
     ids=str,
 )
 def test_other_operators_are_not_earlier_ones(stored):
-    now = ef.Aggregates(n=ef.count(), top=ef.max("v"))
+    now = ef.Aggregates(n=F.count(), top=F.max("v"))
     assert earlier_of(now, identity(stored)) is None
     assert new_parts(now, identity(stored)) == ()
 
@@ -79,4 +78,4 @@ def test_other_operators_are_not_earlier_ones(stored):
     "text", ["", "Aggregates", "Aggregates()", "Aggregates(rows=inf)", "no(", "a.b", "Aggregates(*x)"]
 )
 def test_texts_that_are_no_operator(text):
-    assert new_parts(ef.Aggregates(n=ef.count()), text) == ()
+    assert new_parts(ef.Aggregates(n=F.count()), text) == ()

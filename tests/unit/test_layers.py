@@ -157,7 +157,7 @@ def _modules_imported(source) -> Iterator[str]:
                     yield module
 
 
-@pytest.mark.parametrize("name", ["errors", "_version", "testing"])
+@pytest.mark.parametrize("name", ["errors", "_version", "functions", "testing"])
 def test_top_level_modules_touch_no_socket_and_no_spark(name):
     roots = {module.partition(".")[0] for module in imports((ROOT / f"{name}.py").read_text())}
     assert not roots & RUNTIME_ONLY

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import evenflow as ef
+from evenflow import functions as F
 from evenflow.errors import InvalidArgument
 from evenflow.graph.build.verbs import JoinSpec, MapSpec
 from evenflow.model.graphs.placement import EnergyWeights
@@ -132,6 +133,8 @@ def test_weights_of_numpy_become_plain_numbers():
 def test_sizes_are_whole_bytes(wrong):
     with pytest.raises(InvalidArgument, match=r"skew_bytes=.*: give bytes as a whole number"):
         amounts.room_of(wrong)
+    with pytest.raises(InvalidArgument, match=r"queue_bytes=.*: give bytes as a whole number"):
+        amounts.queue_of(wrong)
     if wrong is not None:  # no budget
         with pytest.raises(InvalidArgument, match=r"memory=.*: give bytes as a whole number"):
             amounts.bytes_of(wrong)
@@ -173,7 +176,7 @@ def test_numbers_of_numpy():
     assert known == ({1: 0.5}, {0: 2}, {(0, 1): (1.0, 5)})
     assert {type(worker) for worker in known.quotas} == {int}
     assert type(known.links[0, 1][1]) is int
-    assert graph_arguments.queues_of(np.int64(5), "1m") == (5, 1 << 20)
+    assert (amounts.rows_of(np.int64(5)), amounts.queue_of("1m")) == (5, 1 << 20)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +235,7 @@ def test_emulated_capacity_of_a_cluster():
 
 @pytest.mark.parametrize("rows", ["3", True, 0, -1, 1.0, nan, 1 << 31])
 def test_rows_of_windows(rows):
-    for make in (lambda **window: ef.RollingMean("x", **window), lambda **window: ef.Aggregates(n=ef.count(), **window),
+    for make in (lambda **window: ef.RollingMean("x", **window), lambda **window: ef.Aggregates(n=F.count(), **window),
                  lambda **window: ef.WindowJoin("t", "a", "b", **window),
                  lambda **window: JoinSpec((("k", "k"),), window["rows"], None, None, 1)):  # fmt: skip
         with pytest.raises(InvalidArgument, match="got rows="):
@@ -251,8 +254,8 @@ def test_windows_in_numbers_of_numpy_are_the_same_windows():
 
     assert identity(ef.RollingMean("x", rows=np.int64(3))) == identity(ef.RollingMean("x", rows=3))
     window = {"seconds": np.float64(9), "time": "at"}
-    assert identity(ef.Aggregates(n=ef.count(), **window)) == identity(
-        ef.Aggregates(n=ef.count(), seconds=9.0, time="at")
+    assert identity(ef.Aggregates(n=F.count(), **window)) == identity(
+        ef.Aggregates(n=F.count(), seconds=9.0, time="at")
     )
     assert JoinSpec((("k", "k"),), np.int64(3), None, None, np.int64(4)).units == 4
 
@@ -284,9 +287,10 @@ ARRAY = np.array([1, 2])
     ("call", "said"),
     [
         (lambda: arguments.check_function(len, ARRAY), "input=array"),
-        (lambda: arguments.check_transfer(ARRAY, True), "transfer=array"),
+        (lambda: ef.Tuning(transfer=ARRAY), "transfer=array"),
+        (lambda: ef.Tuning(spread=ARRAY), "spread=array"),
         (lambda: arguments.balance_of(ARRAY, {}, 2), "balance=array"),
-        (lambda: ef.count(ARRAY), "an aggregate is of array"),
+        (lambda: F.count(ARRAY), "an aggregate is of array"),
         (lambda: MapSpec(len, "x long", ARRAY, False), "input=array"),
         (lambda: ef.Similarity(5), "Similarity got 5: give Vectors"),
         (lambda: Vectors(8, documents=1.5), "documents=1.5: give the number of texts"),

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
+from evenflow import functions as F
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.declared import COLLATION, COLUMN, check_apart, spelled
 from evenflow.operators.keyed import identity
@@ -31,7 +32,7 @@ VALUES = {
     pa.large_string(): ["b", None, "a", "ä"],
     pa.binary(): [b"\xff", None, b"", b"\x00"],
 }
-PICKED = {"low": ef.min("v"), "top": ef.max("v"), "begin": ef.first("v"), "end": ef.last("v", ignorenulls=True)}
+PICKED = {"low": F.min("v"), "top": F.max("v"), "begin": F.first("v"), "end": F.last("v", ignorenulls=True)}
 
 
 def run(operator, columns, keys=None):
@@ -44,7 +45,7 @@ def run(operator, columns, keys=None):
 @pytest.mark.parametrize("window", [{}, {"rows": 3}, {"seconds": 3, "time": "t"}], ids=str)
 def test_values_of_any_type_stay_what_they_are(kind, window):
     values = pa.array(VALUES[kind], kind)
-    operator = ef.Aggregates(PICKED, n=ef.count(), known=ef.count("v"), **window)
+    operator = ef.Aggregates(PICKED, n=F.count(), known=F.count("v"), **window)
     columns = {"v": values, "t": [1, 2, 3, 4]}
     operator.warm_up(pa.record_batch(columns).schema)
     found = run(operator, columns)
@@ -69,7 +70,7 @@ def test_a_column_each_as_the_operators_with_one_column_have_it():
     keys = random.integers(0, 9, 500)
     for window in ({"rows": 5}, {"seconds": 0.05, "time": "t"}):
         several = ef.Aggregates(
-            sum=ef.sum("v"), mean=ef.mean("v"), min=ef.min("v"), max=ef.max("v"), std=ef.stddev("v"), **window
+            sum=F.sum("v"), mean=F.mean("v"), min=F.min("v"), max=F.max("v"), std=F.stddev("v"), **window
         )
         found = run(several, columns, keys=keys)
         for name in ("sum", "mean", "min", "max", "std"):
@@ -81,7 +82,7 @@ def test_as_pandas_has_it():
     random = np.random.default_rng(1)
     rows = pd.DataFrame({"k": random.integers(0, 5, 400), "v": random.normal(size=400)})
     window = rows.groupby("k")["v"].rolling(6, min_periods=1)
-    operator = ef.Aggregates(sum=ef.sum("v"), var=ef.variance("v"), top=ef.max("v"), rows=6)
+    operator = ef.Aggregates(sum=F.sum("v"), var=F.variance("v"), top=F.max("v"), rows=6)
     found = run(operator, {"v": rows["v"].to_numpy()}, keys=rows["k"]).to_pandas()
     for name, expected in (("sum", window.sum()), ("var", window.var()), ("top", window.max())):
         np.testing.assert_allclose(found[name], expected.droplevel(0).sort_index(), rtol=1e-9, atol=1e-12)
@@ -100,13 +101,13 @@ def test_the_laws(window):
         }
     )
     operator = ef.Aggregates(
-        n=ef.count(),
-        top=ef.max("s"),
-        begin=ef.first("s"),
-        end=ef.last("s"),
-        kinds=ef.count_distinct("s"),
-        total=ef.sum("d"),
-        spread=ef.variance("t"),
+        n=F.count(),
+        top=F.max("s"),
+        begin=F.first("s"),
+        end=F.last("s"),
+        kinds=F.count_distinct("s"),
+        total=F.sum("d"),
+        spread=F.variance("t"),
         **window,
     )
     ef.testing.check_operator(operator, sample, key="k", rounds=4)  # seven columns: each round takes a second
@@ -114,7 +115,7 @@ def test_the_laws(window):
 
 @pytest.mark.parametrize("window", [{}, {"rows": 50}, {"seconds": 50, "time": "t"}], ids=str)
 def test_what_no_window_holds_any_more_is_dropped(window):
-    operator = ef.Aggregates(PICKED, kinds=ef.count_distinct("v"), **window)
+    operator = ef.Aggregates(PICKED, kinds=F.count_distinct("v"), **window)
     for at in range(0, 40_000, 500):
         numbers = np.arange(at, at + 500)
         texts = [f"{number:06}" for number in numbers]
@@ -127,34 +128,34 @@ def test_what_no_window_holds_any_more_is_dropped(window):
 
 
 def test_state_of_another_type_is_refused():
-    operator = ef.Aggregates(top=ef.max("v"))
+    operator = ef.Aggregates(top=F.max("v"))
     run(operator, {"v": ["a"]})
     with pytest.raises(InvalidArgument, match="state is of values of type string, and the column is bigint now"):
         run(operator, {"v": [1]})
     state = pickle.loads(pickle.dumps(operator.extract(0)))
-    other = ef.Aggregates(top=ef.max("v"))
+    other = ef.Aggregates(top=F.max("v"))
     run(other, {"v": [1]}, keys=[1])
     with pytest.raises(InvalidArgument, match="state is of values of type bigint, and the column is string now"):
         other.install(0, state)
 
 
 def test_a_sum_that_does_not_fit_is_named():
-    operator = ef.Aggregates(n=ef.count(), total=ef.sum("v"))
+    operator = ef.Aggregates(n=F.count(), total=F.sum("v"))
     with pytest.raises(FunctionError, match=r"sum\('v'\) is too large for bigint"):
         run(operator, {"v": [2**63 - 1, 1]})
-    found = run(ef.Aggregates(total=ef.sum("v")).planned(ansi=False), {"v": [2**63 - 1, 1, -1]})
+    found = run(ef.Aggregates(total=F.sum("v")).planned(ansi=False), {"v": [2**63 - 1, 1, -1]})
     assert found["total"].to_pylist() == [2**63 - 1, None, 2**63 - 1]
 
 
 def test_names_are_spelled_as_the_columns_are():
-    operator = ef.Aggregates(n=ef.count(), top=ef.max("PRICE"), kinds=ef.count_distinct("price"), seconds=1, time="AT")
+    operator = ef.Aggregates(n=F.count(), top=F.max("PRICE"), kinds=F.count_distinct("price"), seconds=1, time="AT")
     found = spelled(operator, ["Price", "at"], case_sensitive=False)
     assert (found.columns, found.hashed, found.time) == ((None, "Price", "Price"), ("Price",), "at")
     assert list(found.reads(pa.schema({"Price": pa.int64(), "at": pa.int64()}))) == ["Price", "at", "xxhash64(Price)"]
     assert "columns=(None, 'Price', 'Price')" in identity(found)
     with pytest.raises(InvalidArgument, match=r"adds column 'top', and the rows have 'TOP', .*: give it another name"):
         check_apart(operator, ["TOP"], case_sensitive=False)
-    both = ef.Aggregates(n=ef.count(), N=ef.count("v"))
+    both = ef.Aggregates(n=F.count(), N=F.count("v"))
     with pytest.raises(InvalidArgument, match="Aggregates adds column 'n', and adds 'N', which Spark does not tell"):
         check_apart(both, ["v"], case_sensitive=False)
     check_apart(both, ["v"], case_sensitive=True)
@@ -162,35 +163,35 @@ def test_names_are_spelled_as_the_columns_are():
 
 def test_only_what_is_needed_travels():
     rows = pa.schema({"a": pa.int64(), "b": pa.int64()})
-    assert ef.Aggregates(top=ef.max("b"), low=ef.min("b")).reads(rows) == ["b"]
-    assert len(ef.Aggregates(n=ef.count()).reads(rows)) == 1  # a batch without columns would have no rows
+    assert ef.Aggregates(top=F.max("b"), low=F.min("b")).reads(rows) == ["b"]
+    assert len(ef.Aggregates(n=F.count()).reads(rows)) == 1  # a batch without columns would have no rows
 
 
 def test_picked_values_keep_what_spark_knows_of_them():
     field = pa.field("s", pa.string(), metadata={COLUMN: b"{}", COLLATION: b"UTF8_LCASE"})
-    made = ef.Aggregates(begin=ef.first("s"), n=ef.count("s")).schema(pa.schema([field]))
+    made = ef.Aggregates(begin=F.first("s"), n=F.count("s")).schema(pa.schema([field]))
     assert made.field("begin").metadata == field.metadata
     assert made.field("n").metadata is None
     with pytest.raises(InvalidArgument, match=r"max\('s'\) compares strings by their bytes, and column 's' has coll"):
-        ef.Aggregates(top=ef.max("s")).schema(pa.schema([field]))
+        ef.Aggregates(top=F.max("s")).schema(pa.schema([field]))
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: ef.Aggregates(), "got no aggregate: give some"),
-        (lambda: ef.Aggregates(n=3), r"got n=3: give an aggregate, as ef\.max\('price'\)"),
+        (lambda: ef.Aggregates(n=3), r"got n=3: give an aggregate, as ef\.functions\.max\('price'\)"),
         (lambda: ef.Aggregates(n=max), "got n=<built-in function max>: give an aggregate"),
-        (lambda: ef.Aggregates([ef.count()]), "give aggregates by the names of their columns"),
-        (lambda: ef.Aggregates({"": ef.count()}), "an aggregate called '': give the name"),
-        (lambda: ef.Aggregates({"n": ef.count()}, n=ef.count()), "column 'n' twice"),
-        (lambda: ef.Aggregates(rows=ef.count()), r"got rows=count\(\), and rows= tells the window: .* a dictionary"),
-        (lambda: ef.Aggregates(n=ef.count(), rows=3, seconds=1), "rows=3 and seconds=1: give one"),
-        (lambda: ef.Aggregates(n=ef.count(), seconds=1), "time=None: name the column"),
-        (lambda: ef.Aggregates(n=ef.count(), time="t"), "rows=None and seconds=None: give one"),
-        (lambda: ef.max(None), "an aggregate is of None: give the name of a column"),
-        (lambda: ef.count(3), "an aggregate is of 3: give the name of a column"),
-        (lambda: ef.first("v", ignorenulls="yes"), "ignorenulls='yes': give True or False"),
+        (lambda: ef.Aggregates([F.count()]), "give aggregates by the names of their columns"),
+        (lambda: ef.Aggregates({"": F.count()}), "an aggregate called '': give the name"),
+        (lambda: ef.Aggregates({"n": F.count()}, n=F.count()), "column 'n' twice"),
+        (lambda: ef.Aggregates(rows=F.count()), r"got rows=count\(\), and rows= tells the window: .* a dictionary"),
+        (lambda: ef.Aggregates(n=F.count(), rows=3, seconds=1), "rows=3 and seconds=1: give one"),
+        (lambda: ef.Aggregates(n=F.count(), seconds=1), "time=None: name the column"),
+        (lambda: ef.Aggregates(n=F.count(), time="t"), "rows=None and seconds=None: give one"),
+        (lambda: F.max(None), "an aggregate is of None: give the name of a column"),
+        (lambda: F.count(3), "an aggregate is of 3: give the name of a column"),
+        (lambda: F.first("v", ignorenulls="yes"), "ignorenulls='yes': give True or False"),
     ],
 )
 def test_what_is_none(make, message):
@@ -201,15 +202,15 @@ def test_what_is_none(make, message):
 @pytest.mark.parametrize(
     ("aggregate", "message"),
     [
-        (ef.max("w"), r"max\('w'\) needs column 'w', which does not exist"),
-        (ef.sum("s"), r"sum\('s'\) needs numbers, column 's' is string"),
-        (ef.variance("s"), r"variance\('s'\) needs numbers"),
-        (ef.min("l"), r"min\('l'\) needs numbers, strings, dates, times or booleans, column 'l' is list"),
+        (F.max("w"), r"max\('w'\) needs column 'w', which does not exist"),
+        (F.sum("s"), r"sum\('s'\) needs numbers, column 's' is string"),
+        (F.variance("s"), r"variance\('s'\) needs numbers"),
+        (F.min("l"), r"min\('l'\) needs numbers, strings, dates, times or booleans, column 'l' is list"),
     ],
 )
 def test_columns_that_do_not_fit(aggregate, message):
     rows = pa.schema({"s": pa.string(), "l": pa.list_(pa.int64())})
     with pytest.raises(InvalidArgument, match=message):
-        ef.Aggregates(n=ef.count(), x=aggregate).schema(rows)
+        ef.Aggregates(n=F.count(), x=aggregate).schema(rows)
     with pytest.raises(InvalidArgument, match="adds column 's', which the rows have already: give it another name"):
-        ef.Aggregates(s=ef.count()).schema(rows)
+        ef.Aggregates(s=F.count()).schema(rows)

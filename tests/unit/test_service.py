@@ -8,6 +8,7 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import (
     FeederJoinedEvent,
     MessageEvent,
+    QosAskedEvent,
     RegionOpenedEvent,
     SendInstruction,
     TickEvent,
@@ -85,6 +86,21 @@ def test_workers_serve_by_the_weights_of_the_moment():
     calm = [each for second in range(6, 60) for each in regions.second(float(second), {"alerts": 0.01, "means": 1.0})]
     assert told(calm, ServiceWeights)[-1] == (2, ServiceWeights({}))
     assert [fields_of(each)["weight"] for each in calm if isinstance(each, EventEntry) and each.event == "qos"][-1] == 4
+
+
+@pytest.mark.parametrize("units", [4, 0])
+def test_a_region_is_given_another_weight(units):
+    regions = Regions({"alerts": Qos(latency_ms=200), "means": 2}, units=units)
+    said = regions.controller.handle(QosAskedEvent(1.0, "means", 5.0))
+    assert told(said, ServiceWeights) == [(1, ServiceWeights({"means": 5.0}))]
+    (entry,) = [each for each in said if isinstance(each, EventEntry)]
+    assert (entry.region, entry.why, entry.weight, entry.target_ms) == ("means", "asked for", 5.0, None)
+    again = regions.controller.handle(MessageEvent(1.5, 2, WorkerHello(0, "here", 1, 1)))  # it was started again
+    assert told(again, ServiceWeights) == [(2, ServiceWeights({"means": 5.0}))]
+    regions.controller.handle(QosAskedEvent(1.7, "alerts", 3.0))
+    said = [each for second in range(2, 5) for each in regions.second(float(second), {"alerts": 1.0, "means": 1.0})]
+    assert told(said, ServiceWeights)[0] == (2, ServiceWeights({"alerts": 6.0, "means": 5.0}))  # its target is missed
+    assert regions.controller.handle(QosAskedEvent(9.0, "nobody", 1.0)) == []
 
 
 @pytest.mark.parametrize(("units", "directory"), [(4, KeyedDirectory), (0, Directory)])

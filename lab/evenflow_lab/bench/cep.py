@@ -26,6 +26,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, Performance
 from evenflow.model.capacity import Emulate
 from evenflow.policy.keyed.loads import imbalance
+from evenflow.runtime.cluster.arguments.tuning import Tuning
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.stories.operator import HISTORY, FirstStory
 from evenflow_lab.bench.choices import keyed_choice
@@ -161,20 +162,18 @@ def run(
             spark.read.parquet(made.path).coalesce(1),
             "fingerprint",
             FirstStory(history=HISTORY),
-            units=KEYS,
-            spread="modulo",
+            tuning=Tuning(units=KEYS, spread="modulo", split_keys=balance == "pkg"),
             balance=chosen,
-            split_keys=balance == "pkg",
             name=REGION,
         )
         seen: list[KeyedSnapshot] = []
 
         def poll() -> None:
-            seen.append(cluster.keyed_snapshot(REGION))
+            seen.append(cast(KeyedSnapshot, cluster.region(REGION).snapshot()))
             watch(float(_rows(seen[-1]).sum()))
 
         found = polled(lambda: evaluate(out), poll, POLL_S)
-        performance = performance_of(lambda: cluster.keyed_snapshot(REGION))
+        performance = performance_of(lambda: cluster.region(REGION).snapshot())
         log = cluster.events()
     result = _result(setting, balance, made, found, seen, log)
     by_engine = _by_engine(seen[-1], performance, result.seconds)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
 from evenflow.operators.aggregates.rolling import RollingMean
 from evenflow.operators.hosted import units_of
+from evenflow.runtime.cluster.arguments.tuning import Tuning
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.feeder.hashing import hashes
 from evenflow_lab.bench.choices import keyed_choice
@@ -224,21 +225,20 @@ def run(
             rows_of(spark, made.path),
             "key",
             operator,
-            units=setting.units,
+            tuning=Tuning(units=setting.units, skew_bytes=setting.skew_bytes),
             balance=keyed_choice(balance),
-            skew_bytes=setting.skew_bytes,
             name="bench",
         )
         seen: list[KeyedSnapshot] = []
 
         def poll() -> None:
-            seen.append(cluster.keyed_snapshot("bench"))
+            seen.append(cast(KeyedSnapshot, cluster.region("bench").snapshot()))
             if squeeze is not None:
                 squeeze.follow(seen[-1])
             watch(sum(consumer.rows for consumer in seen[-1].consumers))
 
         seconds, found = polled(lambda: timed_sum(out, "mean"), poll, POLL_S)
-        latency_ms = performance_of(lambda: cluster.keyed_snapshot("bench")).latencies.summary_ms
+        latency_ms = performance_of(lambda: cluster.region("bench").snapshot()).latencies.summary_ms
         events = cluster.events()
     correct = found[2] == setting.rows and np.allclose(found[:2], (made.total, made.check), rtol=NEAR)
     result = _result(setting, balance, made, against, seconds, correct, seen, events)

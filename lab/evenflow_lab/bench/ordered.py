@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from evenflow.cli.polling import Watch, polled
+from evenflow.model import Snapshot
 from evenflow.model.capacity import Emulate, Slowdown
 from evenflow.policy import Balance, Oracle, balance_named
 from evenflow.runtime.cluster.cluster import Cluster
@@ -114,12 +115,16 @@ def run(
         rows = cast(DataFrame, ProbeSource(spark, setting.seconds, made))
         out = cluster.ordered_map(rows, _same, ROW_SCHEMA, balance=setting.balance(balance), name="bench")
         counted = out.mapInArrow(tally, TALLY_SCHEMA)
-        told = polled(counted.collect, lambda: watch(cluster.snapshot("bench").rows_out), 0.2)
+        told = polled(counted.collect, lambda: watch(_now(cluster).rows_out), 0.2)
         began = next(event["at"] for event in cluster.events() if event["event"] == "feeder-joined")
         seen = Tally.of(told[0], began)
-        weights = {c.worker: c.weight for c in cluster.snapshot("bench").connections}
-        latency_ms = performance_of(lambda: cluster.snapshot("bench")).latencies.summary_ms
+        weights = {c.worker: c.weight for c in _now(cluster).connections}
+        latency_ms = performance_of(lambda: _now(cluster)).latencies.summary_ms
     return replace(_result(setting, balance, seen, made.value, weights), latency_ms=latency_ms)
+
+
+def _now(cluster: Cluster) -> Snapshot:
+    return cast(Snapshot, cluster.region("bench").snapshot())
 
 
 def warm_up(spark: SparkSession) -> None:

@@ -25,6 +25,7 @@ from evenflow.control.events import (
     MoveAskedEvent,
     Peer,
     PeerLeftEvent,
+    QosAskedEvent,
     RegionFailedEvent,
     RegionOpenedEvent,
     ReplaceInstruction,
@@ -115,6 +116,8 @@ class Controller:
                 return self._boundary.one(event.time, region, lambda each: each.carry_out(event.time, [event.move]))
             case MemoryAskedEvent():
                 return self._workers.ask_memory(event)
+            case QosAskedEvent():
+                return self._qos_asked(event)
             case ReportsAskedEvent():
                 return self._workers.ask_reports(event)
             case PeerLeftEvent():
@@ -255,6 +258,11 @@ class Controller:
         opened = region.opened(event.time)
         yield replace(opened, given=event.given) if event.given else opened
         yield from region.set_workers(event.time, self._workers.live)
+
+    def _qos_asked(self, event: QosAskedEvent) -> Iterable[Instruction]:
+        sites = self._workers.sites
+        region = self._regions.get(event.region)
+        return self._boundary.one(event.time, region, lambda each: self._service.set_weight(event, each, sites))
 
     def _stored(self, event: SaveEndedEvent) -> Iterator[Instruction]:
         save = event.save

@@ -185,6 +185,15 @@ class MemoryAskedEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class QosAskedEvent:
+    """The user gives a region another weight."""
+
+    time: float
+    region: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReportsAskedEvent:
     """The user asks what workers have done."""
 
@@ -244,6 +253,7 @@ Event = (
     | CheckpointTakenEvent
     | MoveAskedEvent
     | MemoryAskedEvent
+    | QosAskedEvent
     | ReportsAskedEvent
     | PeerLeftEvent
     | TaskEndedEvent

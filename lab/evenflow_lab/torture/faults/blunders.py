@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from evenflow.errors import EvenflowError
+from evenflow.runtime.cluster.arguments.tuning import Tuning
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow_lab.torture.jobs.operator import Counted
 
@@ -50,7 +51,7 @@ def _break(*_anything: object) -> NoReturn:
 def _taken_name(cluster: Cluster, rows: DataFrame) -> DataFrame:
     """The name of a job's own operator."""
     taken = next(iter(cluster._driver.ask(lambda controller: list(controller.regions))))
-    return cluster.keyed(_counted(rows), "k", Counted(), units=5, name=taken)
+    return cluster.keyed(_counted(rows), "k", Counted(), tuning=Tuning(units=5), name=taken)
 
 
 def _unnamed(cluster: Cluster, rows: DataFrame) -> DataFrame:

@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from evenflow.errors import EvenflowError
-from evenflow.model import WorkerStatus
+from evenflow.model import KeyedSnapshot, WorkerStatus
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.threads import BackgroundThread
 from evenflow_lab.torture import processes
@@ -82,13 +82,13 @@ class Injector:
 
     def _move(self, region: str) -> None:
         """Move a few units of an operator to a random worker, if no units are on their way."""
-        now = self._cluster.keyed_snapshot(region)
+        now = cast(KeyedSnapshot, self._cluster.region(region).snapshot())
         if now.feeders:
             self._flowing.setdefault(self._batch(), time.monotonic())
         if now.feeders and not now.moving:
             among = self._random.choice(self._regions[region] or (range(len(now.unit_rows)),))
             units = self._random.sample(among, min(4, len(among)))
-            self._cluster.move(region, units, self._random.randrange(len(self._cluster.workers())))
+            self._cluster.region(region).move(units, self._random.randrange(len(self._cluster.workers())))
 
     def _batch(self) -> int:
         """The batch that is being processed, by Spark's own log; -1 before the first."""

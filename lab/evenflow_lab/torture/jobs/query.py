@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from evenflow.runtime.cluster.arguments.tuning import Tuning
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow_lab.torture.faults.hooks import Hooks
 from evenflow_lab.torture.faults.inject import UnitRanges
@@ -75,7 +76,9 @@ class TortureQuery:
                 return rows.writeStream.format("parquet").option("path", str(out))
 
     def _named(self, name: str) -> dict[str, Any]:
-        return {"transfer": self.job.transfer} | self.naming.options(place_of(name, self.number))
+        """The name and the tuning of an operator."""
+        tuning = Tuning(transfer=self.job.transfer, units=None if name == GRAPH else self.job.units)
+        return {"tuning": tuning} | self.naming.options(place_of(name, self.number))
 
     def _input(self, source: str = "", files: int = 0) -> DataFrame:
         taken = self.spark.readStream.schema(SCHEMA).option(
@@ -88,12 +91,12 @@ class TortureQuery:
         job = self.job
         operator = Counted(str(self.hooks.folder), job.ballast)
         options: dict[str, Any] = {"order_by": "id"} if job.order_by else {"ordered": job.ordered}
-        options |= {"units": job.units} | self._named(REGION)
+        options |= self._named(REGION)
         return self.cluster.keyed(self._input(source), "k", operator, **options)
 
     def _windows(self) -> DataFrame:
         job, out = self.job, self._counted()
-        options: dict[str, Any] = {"time": "at", "lateness": lateness_s(job), "units": job.units} | self._named(WINDOWS)
+        options: dict[str, Any] = {"time": "at", "lateness": lateness_s(job)} | self._named(WINDOWS)
         found = self.cluster.detect(out, RULE, key="k", **options)
         return found.where("late is null").where(found.k < job.keys).drop("late")
 
@@ -105,7 +108,6 @@ class TortureQuery:
             "seconds": job.pairs_s,
             "time": ("at", "at2"),
             "lateness": lateness_s(job),
-            "units": job.units,
         }
         one = self._counted(left).drop("nth", "mean")
         found = self.cluster.join(one, other, "k", **options | self._named(WINDOWS))

@@ -121,6 +121,6 @@ def observe_on(
         finally:
             query.stop()
         ended = time.time()
-        while not cluster.settled(region):
+        while not cluster.region(region).settled():
             time.sleep(period / 10)
         return GraphRun(cluster.events(), region, ended)

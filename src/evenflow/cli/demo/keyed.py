@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 
 import numpy as np
 from pyspark.sql import functions as F
@@ -16,6 +16,7 @@ from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
 from evenflow.operators.aggregates.rolling import RunningCount
 from evenflow.policy.keyed.loads import imbalance
+from evenflow.runtime.cluster.arguments.tuning import Tuning
 from evenflow.runtime.cluster.cluster import Cluster
 
 BAR = 24
@@ -51,8 +52,14 @@ def _run(stage: Stage, cluster: Cluster, balance: str) -> tuple[DemoRun, bool]:
     rows = int(0.75 * stage.seconds * stage.workers / COST_US * 1e6)  # some take longer than they would at best
     source = stage.spark.range(0, rows, 1, 1).withColumnRenamed("id", "value")
     key = F.when(F.col("value") % HOT == 0, F.lit(-1)).otherwise(F.col("value") % KEYS)
-    about: dict[str, Any] = {"units": UNITS, "balance": balance, "name": balance, "skew_bytes": ROOM}
-    out = cluster.keyed(source.select("value", key.alias("key")), "key", RunningCount("value", into="n"), **about)
+    out = cluster.keyed(
+        source.select("value", key.alias("key")),
+        "key",
+        RunningCount("value", into="n"),
+        balance=balance,
+        name=balance,
+        tuning=Tuning(units=UNITS, skew_bytes=ROOM),
+    )
     count = out.agg(F.count("n"), F.sum("n"))
     run, told = play_rows(stage, balance, count.collect, keyed_look(cluster, balance, stage.seconds, "rows/s"))
     return run, tuple(told[0]) == (rows, _sum_of_counts(rows))
@@ -67,10 +74,11 @@ def _sum_of_counts(rows: int) -> int:
 
 def keyed_look(cluster: Cluster, region: str, seconds: float, unit: str) -> Callable[[], Look]:
     """Looks at a keyed region, for `play_rows`."""
-    seen = [cluster.keyed_snapshot(region)]
+    handle = cluster.region(region)
+    seen = [cast(KeyedSnapshot, handle.snapshot())]
 
     def look() -> Look:
-        seen.append(cluster.keyed_snapshot(region))
+        seen.append(cast(KeyedSnapshot, handle.snapshot()))
         before, now = seen[-2:]
 
         def page(elapsed: float) -> RenderableType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -50,10 +51,11 @@ def _run(stage: Stage, cluster: Cluster, balance: str, ideal: float) -> tuple[De
     out = cluster.ordered_map(rows, _score, "timestamp timestamp, value long", balance=balance, name=balance)
     checked = out.mapInArrow(_check, "first long, last long, rows long, in_order boolean")
     query = checked.writeStream.format("memory").queryName(table).start()
-    seen = [cluster.snapshot(balance)]
+    region = cluster.region(balance)
+    seen = [cast(Snapshot, region.snapshot())]
 
     def look() -> Look:
-        seen.append(cluster.snapshot(balance))
+        seen.append(cast(Snapshot, region.snapshot()))
         before, now = seen[-2:]
         return Look(
             now.feeding_s, now.rows_out, lambda elapsed: _page(balance, elapsed, stage.seconds, ideal, before, now)

@@ -7,6 +7,7 @@ from typing import Any
 from evenflow.cli.demo.keyed import ROOM, keyed_look
 from evenflow.cli.demo.stage import DemoPart, DemoRun, Stage, play_rows
 from evenflow.model.capacity import Emulate
+from evenflow.runtime.cluster.arguments.tuning import Tuning
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.cluster.plans.first_story import first_story
 from evenflow.workloads.tweets import Tweets
@@ -42,7 +43,7 @@ def _run(stage: Stage, cluster: Cluster, balance: str) -> tuple[DemoRun, set[int
     numbers = stage.spark.range(0, texts, 1, 1).withColumnRenamed("id", "value")
     tweets = numbers.mapInArrow(TWEETS.over, "id long, time timestamp, topic int, text string")
     options: dict[str, Any] = {"window": WINDOW_S} if balance == BALANCED else {}
-    about: dict[str, Any] = {"balance": balance, "name": balance, "skew_bytes": ROOM, **options}
-    stories = first_story(tweets, cluster=cluster, **about).select("id")
+    tuning = Tuning(skew_bytes=ROOM)
+    stories = first_story(tweets, cluster=cluster, balance=balance, name=balance, tuning=tuning, **options).select("id")
     run, rows = play_rows(stage, balance, stories.collect, keyed_look(cluster, balance, stage.seconds, "texts/s"))
     return run, {row.id for row in rows}

@@ -49,6 +49,6 @@ class LateRows:
         return (
             f"{self._region}: {total:,} row{'' if total == 1 else 's'} came too late so far{by}: time, or later rows, "
             "had passed them, so they take no part, or matches and pairs with them may be missing. Give lateness=, or "
-            f'a larger one; the number goes on in keyed_snapshot("{self._region}").counts, in the event log (rows-late)'
+            f'a larger one; region("{self._region}").snapshot().counts and the event log (rows-late) have the number'
             " and in the metric evenflow_rows_late_total"
         )

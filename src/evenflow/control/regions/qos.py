@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from evenflow.control.events import Instruction, Peer, SendInstruction
+from evenflow.control.events import Instruction, Peer, QosAskedEvent, SendInstruction
 from evenflow.control.workers import WorkerLife
 from evenflow.model import Performance
 from evenflow.model.entries import QosEntry
@@ -34,6 +35,8 @@ class QosKeeper:
 
     def __init__(self, qos: Mapping[str, float | Qos], sharing: Sharing) -> None:
         self._qos, self._sharing = dict(qos), sharing
+        self._set: set[str] = set()
+        """Regions whose weight was changed while rows flow."""
         self._targets = Targets()
         self._rows: dict[str, tuple[int, float]] = {}
         """By region, the rows that have come or left, and when that was last known to grow."""
@@ -77,9 +80,24 @@ class QosKeeper:
         if adjusted is not None:
             yield from self._adjust(time, region, qos, adjusted, workers)
 
+    def set_weight(
+        self, event: QosAskedEvent, region: OrderedRegion | KeyedRegion, workers: Mapping[int, WorkerLife]
+    ) -> Iterator[Instruction]:
+        """The user gives a region another weight; a target that it has stays, and so does what it needs for that."""
+        name, qos = region.name, qos_of(self._qos, region.name)
+        self._set.add(name)
+        self._qos[name] = event.weight if qos.latency_ms is None else replace(qos, weight=event.weight)
+        self._sharing.qos[name] = event.weight
+        for worker in workers.values():
+            yield SendInstruction(worker.peer, self._weights())
+        weight = self._sharing.weight(name)
+        yield QosEntry(
+            time=event.time, region=name, why="asked for", target_ms=qos.latency_ms, weight=weight, shed=region.shed
+        )
+
     def joined(self, peer: Peer) -> Iterator[Instruction]:
         """A worker has started: tell it what the others know."""
-        if self._sharing.boosts:
+        if self._sharing.boosts or self._set:
             yield SendInstruction(peer, self._weights())
 
     def forget(self, region: str) -> None:
@@ -126,4 +144,5 @@ class QosKeeper:
         )
 
     def _weights(self) -> ServiceWeights:
-        return ServiceWeights({region: self._sharing.weight(region) for region in self._sharing.boosts})
+        changed = sorted({*self._sharing.boosts, *self._set})
+        return ServiceWeights({region: self._sharing.weight(region) for region in changed})

@@ -30,6 +30,21 @@ class AddedColumn(NamedTuple):
     """Its name in messages."""
 
 
+class GivenWindow(NamedTuple):
+    """A window as it was given, in numbers of Python's own: the last rows, the last seconds, or all rows."""
+
+    rows: int | None = None
+    seconds: float | None = None
+
+    @property
+    def span(self) -> int:
+        """Microseconds; 0 if it is not given in seconds."""
+        return 0 if self.seconds is None else round(self.seconds * 1e6)
+
+
+WHOLE = GivenWindow()
+
+
 class Aggregating(Adding):
     """Adds aggregates of Spark's types: `measures` has the table, and says what is exact.
 
@@ -37,7 +52,8 @@ class Aggregating(Adding):
     sample, null for one value. NaN and infinities count as in Spark. A sum that does not fit its type is an error or,
     in a session without spark.sql.ansi.enabled, null.
 
-    A subclass opens its window, and says what it adds: one column by its `name`, or several by `parts`.
+    A subclass opens its window, and says what it adds: one column by its `name`, which it may give as
+    `class RollingMean(Rolling, name="mean")`, or several by `parts`.
     """
 
     naming = ("column", "time")
@@ -47,6 +63,10 @@ class Aggregating(Adding):
     _ansi = True
     _idle: frozenset[str] = frozenset()
     """Aggregates that rows do not go through for the time being."""
+
+    def __init_subclass__(cls, *, name: str = "", **more: object) -> None:
+        super().__init_subclass__(**more)
+        cls.name = name or cls.name
 
     def planned(self, *, ansi: bool) -> Self:
         actor = copy.copy(self)
@@ -87,15 +107,16 @@ class Aggregating(Adding):
         hashes = rows.column(hash_name(part.column)) if part.how == "distinct" else None
         return argument_of(part.how, rows.column(part.column), part.what, self._ansi, hashes)
 
-    def _open(self, rows: int = 0, span: int = 0) -> None:
-        """Begin without state; the window is the last `rows` rows, the last `span` microseconds, or all rows."""
+    def _open(self, window: GivenWindow = WHOLE) -> None:
+        """Begin without state."""
         from evenflow.operators.aggregates.aggregated import (
             AggregateSet,  # numba comes with it: only those who use it pay
         )
 
         parts = self.parts()
         self.hashed = tuple(dict.fromkeys(part.column for part in parts if part.how == "distinct" and part.column))
-        self._state = AggregateSet({part.into: part.how for part in parts}, rows, span, isinstance(self, Growing))
+        hows = {part.into: part.how for part in parts}
+        self._state = AggregateSet(hows, window.rows or 0, window.span, isinstance(self, Growing))
 
 
 def _field(part: AddedColumn, rows: pa.Schema) -> pa.Field:
@@ -110,18 +131,6 @@ def _field(part: AddedColumn, rows: pa.Schema) -> pa.Field:
         )
     made = result_type(part.how, kind, part.what, part.column)
     return pa.field(part.into, made, metadata=field.metadata if part.how in PICKING and made == kind else None)
-
-
-class GivenWindow(NamedTuple):
-    """A window as it was given, in numbers of Python's own."""
-
-    rows: int | None = None
-    seconds: float | None = None
-
-    @property
-    def span(self) -> int:
-        """Microseconds; 0 if it is not given in seconds."""
-        return 0 if self.seconds is None else round(self.seconds * 1e6)
 
 
 def check_window(name: str, rows: int | None, seconds: float | None, time: str | None) -> GivenWindow:

@@ -12,7 +12,7 @@ from evenflow.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class AggregateColumn:
-    """An aggregate of a column, such as `ef.max("price")`."""
+    """An aggregate of a column, such as `ef.functions.max("price")`."""
 
     how: str
     """Its name in `AggregateSet`."""

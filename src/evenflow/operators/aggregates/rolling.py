@@ -1,4 +1,7 @@
-"""Operators that aggregate a column over the last rows, the last seconds or all rows of each key."""
+"""Operators that add one aggregate: `Aggregates` of one column, with a name of their own.
+
+Their stored state is found by class and arguments, so each class is one line here, and keeps its name.
+"""
 
 from __future__ import annotations
 
@@ -34,76 +37,52 @@ class Rolling(Aggregating):
         super().__init__(column, f"{column}_{self.name}" if into is None else into)
         window = check_window(type(self).__name__, rows, seconds, time)
         self.rows, self.seconds, self.time = window.rows, window.seconds, time
-        self._open(window.rows or 0, window.span)
+        self._open(window)
 
 
-class RollingMean(Rolling):
+class RollingMean(Rolling, name="mean"):
     """Mean over the window."""
 
-    name = "mean"
 
-
-class RollingSum(Rolling):
+class RollingSum(Rolling, name="sum"):
     """Sum over the window."""
 
-    name = "sum"
 
-
-class RollingMin(Rolling):
+class RollingMin(Rolling, name="min"):
     """Least value in the window; NaN only where all are NaN."""
 
-    name = "min"
 
-
-class RollingMax(Rolling):
+class RollingMax(Rolling, name="max"):
     """Greatest value in the window; NaN is greater than any other."""
 
-    name = "max"
 
-
-class RollingStd(Rolling):
+class RollingStd(Rolling, name="std"):
     """Sample standard deviation over the window."""
 
-    name = "std"
 
-
-class RollingCount(Rolling):
+class RollingCount(Rolling, name="count"):
     """Number of values that are not null in the window."""
 
-    name = "count"
 
-
-class RunningMean(Running):
+class RunningMean(Running, name="mean"):
     """Mean so far."""
 
-    name = "mean"
 
-
-class RunningSum(Running):
+class RunningSum(Running, name="sum"):
     """Sum so far."""
 
-    name = "sum"
 
-
-class RunningMin(Running):
+class RunningMin(Running, name="min"):
     """Least value so far; NaN only if all were NaN."""
 
-    name = "min"
 
-
-class RunningMax(Running):
+class RunningMax(Running, name="max"):
     """Greatest value so far; NaN is greater than any other."""
 
-    name = "max"
 
-
-class RunningStd(Running):
+class RunningStd(Running, name="std"):
     """Sample standard deviation so far."""
 
-    name = "std"
 
-
-class RunningCount(Running):
+class RunningCount(Running, name="count"):
     """Number of values that were not null so far."""
-
-    name = "count"

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from evenflow.errors import InvalidArgument
-from evenflow.operators.aggregates.aggregating import AddedColumn, Aggregating, GivenWindow, check_window
+from evenflow.operators.aggregates.aggregating import WHOLE, AddedColumn, Aggregating, check_window
 from evenflow.operators.aggregates.functions import AggregateColumn, called
 from evenflow.operators.growing import Growing
 
 
 class Aggregates(Aggregating, Growing):
-    """Adds a column for each aggregate: `Aggregates(n=ef.count(), top=ef.max("price"), mean=ef.mean("price"))`.
+    """Adds a column for each aggregate: `Aggregates(n=F.count(), top=F.max("price"), mean=F.mean("price"))`.
 
-    They are over all rows of the key so far; with `rows=n` over its last n rows, the present one included; with
-    `seconds=s, time=column` over its rows less than s seconds older than the latest. That is what the operators
-    `Running...` and `Rolling...` do with one column. Columns that cannot be named so (`rows`, or "top price") are given
-    in a dictionary, as the first argument.
+    `F` is `evenflow.functions`. The aggregates are over all rows of the key so far; with `rows=n` over its last n rows,
+    the present one included; with `seconds=s, time=column` over its rows less than s seconds older than the latest.
+    The operators `Running...` and `Rolling...` do the same for one column. Columns with another kind of name (`rows`,
+    or "top price") are given in a dictionary, as the first argument.
     """
 
     naming = ("columns", "time")
@@ -38,9 +38,9 @@ class Aggregates(Aggregating, Growing):
         self.hows = tuple(each.how for each in given.values())
         self.columns = tuple(each.column for each in given.values())
         whole = rows is None and seconds is None and time is None
-        window = GivenWindow() if whole else check_window("Aggregates", rows, seconds, time)
+        window = WHOLE if whole else check_window("Aggregates", rows, seconds, time)
         self.rows, self.seconds, self.time = window.rows, window.seconds, time
-        self._open(window.rows or 0, window.span)
+        self._open(window)
 
     def parts(self) -> list[AddedColumn]:
         each = zip(self.into, self.hows, self.columns, strict=True)
@@ -81,10 +81,12 @@ def _checked(named: Any, more: dict[str, Any], **window: Any) -> dict[str, Aggre
         raise InvalidArgument(f"Aggregates got column '{twice[0]}' twice: give another name")
     given = {**(named or {}), **more}
     if not given:
-        raise InvalidArgument("Aggregates got no aggregate: give some, as in Aggregates(n=ef.count())")
+        raise InvalidArgument("Aggregates got no aggregate: give some, as in Aggregates(n=ef.functions.count())")
     for into, aggregate in given.items():
         if not isinstance(into, str) or not into:
             raise InvalidArgument(f"Aggregates got an aggregate called {into!r}: give the name of a column")
         if not isinstance(aggregate, AggregateColumn):
-            raise InvalidArgument(f"Aggregates got {into}={aggregate!r:.100}: give an aggregate, as ef.max('price')")
+            raise InvalidArgument(
+                f"Aggregates got {into}={aggregate!r:.100}: give an aggregate, as ef.functions.max('price')"
+            )
     return given

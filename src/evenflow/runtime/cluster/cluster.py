@@ -9,20 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import Transfer
-from evenflow.control.graphs.region import GraphRegion
-from evenflow.control.regions.ordered import OrderedRegion
-from evenflow.errors import InvalidArgument
 from evenflow.eventlog.rotation import TOTAL
 from evenflow.graph.build.builder import Graph
 from evenflow.graph.build.verbs import Pair
-from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
+from evenflow.model import WorkerStatus
 from evenflow.model.capacity import Emulate
 from evenflow.model.given import check_flag, with_known_keywords
 from evenflow.model.qos import Qos, qos_of
@@ -34,6 +30,7 @@ from evenflow.runtime.cluster.arguments import graph as graph_arguments
 from evenflow.runtime.cluster.arguments import verbs as arguments
 from evenflow.runtime.cluster.arguments.order import ordering_of, warning_of
 from evenflow.runtime.cluster.arguments.qos import Named, shed_place
+from evenflow.runtime.cluster.arguments.tuning import CLUSTER, DETECT, KEYED, RUN, Tuning, tuning_of, with_tuning
 from evenflow.runtime.cluster.dashboard import LivePage, page_asked, shown_as_html
 from evenflow.runtime.cluster.lifecycle import Lifecycle
 from evenflow.runtime.cluster.plans.bounds import bounds_of
@@ -43,6 +40,7 @@ from evenflow.runtime.cluster.plans.graph_output import GraphOutput
 from evenflow.runtime.cluster.plans.join import plan_join
 from evenflow.runtime.cluster.plans.keyed import plan_keyed, prepared, stored_as
 from evenflow.runtime.cluster.plans.keys import value_places
+from evenflow.runtime.cluster.region import OldVerbs, RegionHandle
 from evenflow.runtime.cluster.regions import Regions
 from evenflow.runtime.cluster.spark.session import driver_host, executor_of
 from evenflow.runtime.cluster.spark.slots import slot_count
@@ -51,7 +49,7 @@ from evenflow.runtime.wire.settings import Settings
 from evenflow.state.store.sealed import Place
 
 
-class Cluster:
+class Cluster(OldVerbs):
     """Long-lived workers inside Spark's executors, and the controller that keeps them balanced.
 
     Starts `workers` workers, each holding one of Spark's task slots, and returns once all of them serve. Use it as a
@@ -78,9 +76,6 @@ class Cluster:
       whose operator is missing is refused. The state stays in the checkpoint, and the operator may come back.
     - `memory`: how much memory the state of operators may take in each worker, in bytes or as "512m"; the rest is on
       the worker's local disk until there is room or rows come for it. `set_memory` changes it while rows flow.
-    - `t_gap`: how units on disk take turns where rows wait for them. A number: each time that so many seconds have
-      passed, the first units on disk change places with those longest in memory; "read": as many as reading the last
-      took (both as in the Flux paper). By default rotations wait until enough rows do.
     - `qos`: how much the latency of operators matters, where several share the workers: weights above 0 by the names of
       operators; an operator that is not named has 1. While several have rows waiting, each gets its weight's share of a
       worker's time. `evenflow.Qos(latency_ms=200)` instead of a weight is a target. A name that no operator has had
@@ -88,8 +83,10 @@ class Cluster:
     - `dashboard`: True serves the live page of this cluster (docs/dashboard.md) on this machine's loopback; its address
       is printed and in `dashboard_link`. An address such as "0.0.0.0:8899" serves it to others, who need the token in
       `dashboard_token`, at least 16 characters.
+    - `tuning`: an `ef.Tuning` with `t_gap`, how units on disk take turns.
     """
 
+    @with_tuning(CLUSTER)
     @with_known_keywords
     def __init__(
         self,
@@ -107,10 +104,11 @@ class Cluster:
         absent: Sequence[str] = (),
         qos: Mapping[str, float | Qos] | None = None,
         memory: str | int | None = None,
-        t_gap: float | Literal["read"] | None = None,
         dashboard: bool | str = False,
         dashboard_token: str | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
+        tuned = tuning_of("Cluster", tuning, CLUSTER)
         workers, period = amounts.workers_of(workers), amounts.period_of(period)
         limits = amounts.seconds_given(start_timeout=start_timeout, stall_timeout=stall_timeout)
         start_timeout, stall_timeout = limits
@@ -123,7 +121,7 @@ class Cluster:
         left_out = arguments.absent_of(absent, str(place.where))
         budget, weights = amounts.bytes_of(memory), arguments.weights_of(qos)
         host, secret, name = driver_host(context)[1], secrets.token_bytes(32), uuid.uuid4().hex[:8]
-        gap = amounts.gap_of(t_gap, budget > 0)
+        gap = amounts.gap_of(tuned.t_gap, budget > 0)
         targets = {operator: each for operator, each in (qos or {}).items() if isinstance(each, Qos)}
         settings = Settings(
             cluster=name,
@@ -222,6 +220,7 @@ class Cluster:
         feed = OrderedTask(self._settings, region, operator, encoded, *about)
         return rows.mapInArrow(feed, declared)
 
+    @with_tuning(KEYED)
     def keyed(
         self,
         df: DataFrame,
@@ -229,25 +228,20 @@ class Cluster:
         operator: KeyedOperator,
         schema: StructType | str | None = None,
         *,
-        units: int = 1024,
         balance: str | KeyedBalance = "auto",
         ordered: bool = False,
         name: str = "",
         was: str | None = None,
-        spread: str = "hash",
-        split_keys: bool = False,
-        transfer: Transfer = "direct",
         order_by: str | Sequence[str] | None = None,
         lateness: str | float | timedelta | None = None,
         idle: str | float | timedelta | None = None,
-        skew_bytes: str | int = "2m",
-        bounds: Sequence[Any] | None = None,
         keys: bool = False,
+        tuning: Tuning | None = None,
         **options: Any,
     ) -> DataFrame:
         """Apply a stateful operator to the rows of `df` on the workers: a row goes to the worker with its key's state.
 
-        Keys are hashed into `units`; workers own units, and `balance` moves units with their state from busy workers to
+        Keys are hashed into units; workers own units, and `balance` moves units with their state from busy workers to
         idle ones while rows flow. Rows of one key from one Spark partition are processed in their order; results come
         as they are ready, or with `ordered=True` in the order of the rows they come from. Rows whose key is null have a
         unit of their own. `schema` is what the operator returns; ready-made operators know it.
@@ -271,39 +265,31 @@ class Cluster:
 
         `balance` is a name, whose parameters are given as `options` (`balance="flux", th_imb=1.1`), or an object from
         `evenflow.policy`. Those that send rows of one key to several workers ("river", "pkg") are refused for operators
-        that need all rows of a key in one place, unless `split_keys=True` says that wrong results are wanted.
-
-        `spread="modulo"`: a key that is a whole number goes to unit key mod `units`, instead of by its hash.
-        `spread="range"`: keys go to units by ranges, in the order of Spark, as in `repartitionByRange`: below the first
-        of `bounds`, from there to below the second, and so on. Without `bounds`, they are sampled from `df`, which is
-        read once for that when `keyed` is called; a streaming DataFrame needs them.
-
-        `skew_bytes` is how many bytes of rows may wait in each Spark task while their worker is busy or their unit is
-        on its way; beyond it the task takes no more rows in, and workers that have nothing to do wait with it.
-
-        `transfer="store"`: units move by way of the checkpoint instead of from worker to worker, which then need not
-        reach each other; rows for them wait longer.
+        that need all rows of a key in one place, unless `split_keys=True` of the tuning says that wrong results are
+        wanted.
 
         `keys=True`: the live page and the event log have the values of the most frequent keys of the hottest units,
         whoever reads them; without it they have numbers of units only.
+
+        `tuning`: an `ef.Tuning` with `units`, `spread`, `bounds`, `skew_bytes`, `split_keys` or `transfer`.
         """
         self._life.check()
         arguments.check_options(options, KEYED_BALANCES, balance, self.keyed)
+        tuned = tuning_of("keyed", tuning, KEYED)
         arguments.check_dataframe(df)
         arguments.check_name(name, was)
         arguments.check_operator(operator)
         operator = prepared(self._spark, operator, df)
         chosen, size = arguments.keyed_balance_of(balance, options), self._life.workers
-        arguments.check_sharing(operator, chosen, split_keys)
-        units = amounts.check_units(units, size)
+        arguments.check_sharing(operator, chosen, bool(tuned.split_keys))
+        units = amounts.check_units(tuned.units, size)
         check_flag("ordered", ordered)
-        check_flag("split_keys", split_keys)
         check_flag("keys", keys)
         values = value_places(df, key) if keys else ()
-        room = amounts.room_of(skew_bytes)
+        room, spread, transfer = amounts.room_of(tuned.skew_bytes), str(tuned.spread), tuned.transfer or "direct"
         ordering = ordering_of(df, order_by, lateness, ordered, chosen, operator, idle)
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
-        found = bounds_of(df, key, spread, bounds, units)
+        found = bounds_of(df, key, spread, tuned.bounds, units)
         stored = bool(self._settings.checkpoint) and df.isStreaming and chosen.by_content
         plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread, ordering, found, stored)
         code = arguments.pickled(plan.hosted)
@@ -320,6 +306,7 @@ class Cluster:
         shares = max(1, min(size, slot_count(self._life.context) - size))
         return plan.applied(self._settings, region, digest, chosen, room, shares, shed, qos.latency_ms, values)
 
+    @with_tuning(KEYED)
     def join(
         self,
         left: DataFrame,
@@ -332,9 +319,9 @@ class Cluster:
         suffixes: tuple[str, str] | None = None,
         order_by: str | Sequence[str] | Sequence[Pair] | None = None,
         lateness: str | float | timedelta | None = None,
-        units: int = 1024,
         balance: str | KeyedBalance = "auto",
         name: str = "",
+        tuning: Tuning | None = None,
         **options: Any,
     ) -> DataFrame:
         """Pairs of rows of two DataFrames with equal `on` columns that come within a window of each other.
@@ -349,15 +336,17 @@ class Cluster:
         sides are batch DataFrames, or both streaming.
 
         `order_by` (columns, or (left, right) pairs) is the order in which the rows of a key come, of both sides; it is
-        the time, if there is one. `lateness`, `units`, `balance`, `name` and further options (`was`) are those of
+        the time, if there is one. `lateness`, `balance`, `name`, `tuning` and further options (`was`) are those of
         `keyed`.
         """
         self._life.check()
         arguments.check_options(options, KEYED_BALANCES, balance, self.join, self.keyed)
+        tuned = tuning_of("join", tuning, KEYED)
         plan = plan_join(self._spark, left, right, on, rows, seconds, time, suffixes, order_by)
         more = {**options, "order_by": plan.order_by, "lateness": lateness}
-        return self.keyed(plan.rows, plan.key, plan.operator, units=units, balance=balance, name=name, **more)
+        return self.keyed(plan.rows, plan.key, plan.operator, balance=balance, name=name, tuning=tuned, **more)
 
+    @with_tuning(DETECT)
     def detect(
         self,
         df: DataFrame | Mapping[str, DataFrame],
@@ -370,10 +359,10 @@ class Cluster:
         lateness: str | float | timedelta | None = None,
         order: Order | None = None,
         order_by: str | Sequence[str] | None = None,
-        units: int = 4096,
         balance: str | KeyedBalance = "auto",
         name: str = "",
         ordered: bool = False,
+        tuning: Tuning | None = None,
         **options: Any,
     ) -> DataFrame:
         """What rules detect in the rows of `df`: a row goes to the worker with its key's windows.
@@ -397,15 +386,17 @@ class Cluster:
 
         `order_by`: columns by which rows of the same time, or without `time` those of a micro-batch, are ordered.
 
-        `units`, `balance`, `name` and further options (`was`) are those of `keyed`.
+        `balance`, `name`, `tuning` and further options (`was`) are those of `keyed`.
         """
         self._life.check()
         arguments.check_options(options, KEYED_BALANCES, balance, self.detect, self.keyed)
+        tuned = tuning_of("detect", tuning, DETECT)
         planned = plan_rules(df, rules, key, functions, variables, time, lateness, order, order_by, ordered)
         more = {**options, "order_by": planned.order_by, "lateness": planned.lateness, "ordered": ordered}
         rows, operator = planned.rows, planned.operator
-        return self.keyed(rows, key, operator, units=units, balance=balance, name=name, **more)
+        return self.keyed(rows, key, operator, balance=balance, name=name, tuning=tuned, **more)
 
+    @with_tuning(RUN)
     def run(
         self,
         graph: Graph,
@@ -417,9 +408,7 @@ class Cluster:
         quota: Mapping[int, float] | None = None,
         coefficients: Mapping[int, float] | None = None,
         links: Mapping[tuple[int, int], tuple[float, float]] | None = None,
-        queue_rows: int = 100_000,
-        queue_bytes: str | int = "16m",
-        transfer: Transfer = "direct",
+        tuning: Tuning | None = None,
         **options: Any,
     ) -> GraphOutput:
         """Run a graph of operators on the workers; the result has a DataFrame for each endpoint.
@@ -435,13 +424,13 @@ class Cluster:
         number (1 if not given). `coefficients` says how much longer a row takes on a worker than elsewhere, `links` the
         delay in ms and the bytes a second from one worker to another; both are measured if they are not given.
 
-        `queue_rows` and `queue_bytes` bound the rows of each Spark task that are on their way through the graph; while
-        there are as many, nothing is taken from Spark.
+        `tuning`: an `ef.Tuning` with `queue_rows`, `queue_bytes` or `transfer`.
         """
         self._life.check()
         arguments.check_options(options, PLACEMENTS, placement, self.run)
+        tuned = tuning_of("run", tuning, RUN)
         arguments.check_name(name, was)
-        queues = graph_arguments.queues_of(queue_rows, queue_bytes)
+        transfer = tuned.transfer or "direct"
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
         known = graph_arguments.known_of_workers(self._life.workers, quota, coefficients, links)
         graph_arguments.placement_of(placement, options)
@@ -457,7 +446,7 @@ class Cluster:
             placement=placement,
             options=options,
             known=known,
-            queues=queues,
+            queues=(amounts.rows_of(tuned.queue_rows), amounts.queue_of(tuned.queue_bytes)),
             transfer=transfer,
         )
         return made.output()
@@ -479,44 +468,12 @@ class Cluster:
             for worker, task in found
         ]
 
-    def snapshot(self, region: str) -> Snapshot:
-        """An ordered region's statistics now."""
-        known = self._regions.find(region)
-        if not isinstance(known, OrderedRegion):
-            raise InvalidArgument(f"region {region} is keyed: ask for its keyed_snapshot")
-        return self._driver.ask(lambda _: known.snapshot(self._driver.now()))
+    def region(self, name: str) -> RegionHandle:
+        """A region by its name: its statistics, and what can be changed while rows flow.
 
-    def keyed_snapshot(self, region: str) -> KeyedSnapshot:
-        """A keyed operator's statistics now."""
-        known = self._regions.find_keyed(region)
-        return self._driver.ask(lambda _: known.snapshot(self._driver.now()))
-
-    def placement(self, region: str) -> dict[str, list[int]]:
-        """Where the operators of a graph are now: by the operator's name, the workers that it is on."""
-        known = self._graph(region)
-        return self._driver.ask(lambda _: known.graph.placed())
-
-    def _graph(self, region: str) -> GraphRegion:
-        known = self._regions.find(region)
-        if not isinstance(known, GraphRegion):
-            raise InvalidArgument(f"region {region} is not that of a graph")
-        return known
-
-    def settled(self, region: str) -> bool:
-        """Whether no task feeds a graph any more, and all its results are in the event log."""
-        known = self._graph(region)
-        return self._driver.ask(lambda _: known.settled)
-
-    def move(self, region: str, units: Sequence[int], target: int) -> None:
-        """Ask for units of a keyed operator to be moved to a worker; the event log tells whether they were."""
-        known = self._regions.find_keyed(region)
-        if not known.balance.by_content:
-            raise InvalidArgument(f"region {region} has balance {known.balance.name!r}: its rows go to any worker")
-        owners = known.movements.table.owners
-        units, target = amounts.check_move(units, target, len(owners), self._life.workers), int(target)
-        for source in sorted({int(owners[unit]) for unit in units} - {target}):
-            mine = tuple(int(unit) for unit in units if owners[unit] == source)
-            self._driver.move(MoveUnits(region, mine, source, target, "asked for"))
+        `cluster.region("prices").snapshot()`, `.move(units, target)`, `.placement()`, `.settled()` and `.set_qos(4)`.
+        """
+        return RegionHandle(str(name), self._regions, self._driver, self._settings, self._life.workers)
 
     def set_memory(self, memory: str | int | Mapping[int, str | int]) -> None:
         """Give the state of operators more or less of the workers' memory, while rows flow: "256m", or {0: "64m"}.

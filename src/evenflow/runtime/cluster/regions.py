@@ -140,13 +140,6 @@ class Regions:
             known = self._driver.ask(lambda controller: list(controller.regions))
             raise InvalidArgument(f"this cluster has no region {name!r}; {nearest(str(name), known)}") from None
 
-    def find_keyed(self, name: str) -> KeyedRegion:
-        """A keyed operator's region by its name."""
-        known = self.find(name)
-        if not isinstance(known, KeyedRegion):
-            raise InvalidArgument(f"region {name} is not keyed: it has no units")
-        return known
-
 
 def _digest(code: bytes) -> str:
     """The name of an operator: a hash of its code."""

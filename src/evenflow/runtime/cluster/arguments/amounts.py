@@ -41,7 +41,7 @@ def seconds_given(**seconds: float) -> list[float]:
     return [number_of(value) for value in seconds.values()]
 
 
-def check_units(units: int, workers: int) -> int:
+def check_units(units: int | None, workers: int) -> int:
     """The number of units; refuses one that is not at least the number of workers, or too large."""
     if not workers <= whole_of(units) <= MOST_UNITS:
         raise InvalidArgument(f"units={units!r}: give a number from {workers} (the workers) to {MOST_UNITS:,}")
@@ -101,12 +101,29 @@ def gap_of(t_gap: float | Literal["read"] | None, limited: bool) -> float | Lite
     return t_gap if t_gap is None or t_gap == "read" else seconds
 
 
-def room_of(skew_bytes: str | int) -> int:
+def room_of(skew_bytes: str | int | None) -> int:
     """The bytes of rows that may wait in a feeder; 0 is allowed."""
     size = _parsed_size(skew_bytes)
     if size is None or size > MOST_SKEW:
         raise InvalidArgument(
             f'skew_bytes={skew_bytes!r}: give bytes as a whole number, or a string like "256k", from 0 to 1g'
+        )
+    return size
+
+
+def rows_of(queue_rows: int | None) -> int:
+    """How many rows of a task may be on their way through a graph."""
+    if not 1 <= whole_of(queue_rows) < 1 << 62:
+        raise InvalidArgument(f"queue_rows={queue_rows!r}: give a whole number of rows, at least 1")
+    return whole_of(queue_rows)
+
+
+def queue_of(queue_bytes: str | int | None) -> int:
+    """How many bytes of rows of a task may be on their way through a graph."""
+    size = _parsed_size(queue_bytes)
+    if size is None or size < LEAST_MEMORY:
+        raise InvalidArgument(
+            f'queue_bytes={queue_bytes!r}: give bytes as a whole number, or a string like "16m", from 64k up'
         )
     return size
 

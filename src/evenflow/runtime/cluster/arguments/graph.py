@@ -10,20 +10,6 @@ from typing import Any, NamedTuple
 from evenflow.errors import InvalidArgument
 from evenflow.model.given import number_of, whole_of
 from evenflow.policy import Placement, placement_named
-from evenflow.runtime.cluster.arguments.amounts import bytes_of
-
-
-def queues_of(rows: Any, size: Any) -> tuple[int, int]:
-    """How many rows and bytes may be on their way through a graph."""
-    if not 1 <= whole_of(rows) < 1 << 62:
-        raise InvalidArgument(f"queue_rows={rows!r}: give a whole number of rows, at least 1")
-    try:
-        found = bytes_of(size)
-    except InvalidArgument as error:
-        raise InvalidArgument(str(error).replace("memory", "queue_bytes")) from None
-    if not found:
-        raise InvalidArgument(f"queue_bytes={size!r}: give bytes, or a size as '16m'")
-    return whole_of(rows), found
 
 
 class KnownOfWorkers(NamedTuple):

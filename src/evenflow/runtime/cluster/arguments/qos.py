@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import warnings
 from collections.abc import Iterable
 
 from pyspark.sql import DataFrame
@@ -12,9 +11,7 @@ from pyspark.sql.types import BooleanType, NumericType
 from evenflow.errors import InvalidArgument, nearest
 from evenflow.model.qos import Qos
 from evenflow.runtime.cluster.arguments.verbs import case_sensitive
-
-LEVEL = 3
-"""The stack level of the caller of the cluster's method, where the warning points to."""
+from evenflow.runtime.cluster.arguments.warned import warn_user
 
 
 class Named:
@@ -30,20 +27,18 @@ class Named:
         self._used.add(name)
         like = difflib.get_close_matches(name, self._names - self._used, 1) if new and name not in self._names else []
         if like:
-            warnings.warn(
+            warn_user(
                 f"operator {name!r} has weight 1: it is not in qos, which has {like[0]!r}. If that is meant, give "
                 f"it name={like[0]!r}; if not, let qos have no names like it",
-                stacklevel=LEVEL,
             )
 
     def check(self) -> None:
         """Warn of names in `qos` that no operator has had; called when no more operators come."""
         unused = sorted(self._names - self._used)
         if unused and self._used:
-            warnings.warn(
+            warn_user(
                 f"qos has weights for {', '.join(map(repr, unused))}, and no operator had such a name; there were "
                 f"{', '.join(map(repr, sorted(self._used)))}: give name=",
-                stacklevel=LEVEL,
             )
         self._names = set()
 

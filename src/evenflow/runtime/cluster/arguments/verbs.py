@@ -6,6 +6,7 @@ import copy
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
@@ -25,6 +26,7 @@ from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import BALANCES, KEYED_BALANCES, Balance, KeyedBalance, balance_named, keyed_balance_named
+from evenflow.runtime.cluster.arguments.tuning import Tuning, tuning_of
 from evenflow.runtime.wire.frames import MAX_BODY
 from evenflow.state.store.layout import check_scheme
 from evenflow.state.store.sealed import Place, key_of
@@ -68,8 +70,8 @@ def check_emulated(emulate: Emulate | None, workers: int) -> None:
 
 
 def check_transfer(transfer: Transfer, stored: bool) -> None:
-    """Refuse an unknown way to move units, and the store in a cluster without one."""
-    if not is_one_of(transfer, get_args(Transfer)) or (transfer == "store" and not stored):
+    """Refuse the store in a cluster without one."""
+    if transfer == "store" and not stored:
         raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")
 
 
@@ -85,7 +87,7 @@ def check_sharing(operator: KeyedOperator, balance: KeyedBalance, split_keys: bo
         raise InvalidArgument(
             f"balance {balance.name!r} sends rows of one key to several workers, and {type(operator).__name__} is "
             "content sensitive: use another balance, set content_sensitive = False if rows need not meet by key, "
-            "or give split_keys=True if each worker's own, wrong results are wanted"
+            "or give tuning=ef.Tuning(split_keys=True) if each worker's own, wrong results are wanted"
         )
 
 
@@ -172,12 +174,17 @@ def check_options(options: Mapping[str, Any], choice: Mapping[str, Any], chosen:
     """
     if isinstance(chosen, str) and chosen not in choice:
         return  # that is said elsewhere
-    keywords = {name for verb in verbs for name in signature(verb).parameters} - {"options"}
+    verb = verbs[0].__name__
+    keywords = {name for each in verbs for name in signature(each).parameters} - {"options"}
+    tunings = [each.name for each in fields(Tuning)] if "tuning" in keywords else []
+    if "tuning" in options:
+        tuning_of(verb, options["tuning"], {})
     own = signature(choice[chosen]).parameters if isinstance(chosen, str) else ()
     for name in sorted(options.keys() - keywords.union(own)):
-        meant = close_to(name, keywords)
+        meant = close_to(name, keywords.union(tunings)).strip()
+        inside = [f" Give {each} as tuning=ef.Tuning({each}=…)" for each in tunings if f"'{each}'" in meant]
         if meant:
-            raise InvalidArgument(f"{verbs[0].__name__} does not take {name}: {meant.strip()}")
+            raise InvalidArgument(f"{verb} does not take {name}: {meant}{''.join(inside[:1])}")
 
 
 def balance_of(balance: str | Balance, options: dict[str, Any], workers: int) -> Balance:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
 from evenflow.errors import InvalidArgument, first_line
-from evenflow.model.given import is_one_of
 from evenflow.runtime.cluster.plans.keys import KeyColumns, range_key
 
 SAMPLED = 20
@@ -26,7 +25,7 @@ SEED = 1
 
 def bounds_of(df: DataFrame, key: KeyColumns, spread: str, bounds: Iterable[Any] | None, units: int) -> pa.Array | None:
     """The bounds between the ranges of keys, at most `units` - 1; None if keys do not fall on units by ranges."""
-    if not is_one_of(spread, ("range",)):
+    if spread != "range":
         if bounds is not None:
             raise InvalidArgument(f'bounds are given, and spread is {spread!r}: give spread="range", or no bounds')
         return None
@@ -52,10 +51,10 @@ def digest_of(bounds: pa.Array) -> str:
 
 def _given(df: DataFrame, key: KeyColumns, bounds: Iterable[Any], units: int) -> pa.Array:
     """The user's bounds, as values of the key."""
-    values = list(bounds) if isinstance(bounds, Iterable) and not isinstance(bounds, str | bytes | Mapping) else []
+    values = list(bounds)
     if not 0 < len(values) <= min(units - 1, MOST_GIVEN):
         raise InvalidArgument(
-            f"bounds={bounds!r:.100}: give a list of 1 to {min(units - 1, MOST_GIVEN)} values of the key; "
+            f"bounds={values!r:.100}: give a list of 1 to {min(units - 1, MOST_GIVEN)} values of the key; "
             f"n bounds make n + 1 ranges, and there are units={units}"
         )
     kind = df.select(range_key(df, key, plain=True)).schema[0].dataType

@@ -15,6 +15,7 @@ from pyspark.sql.types import StringType
 from evenflow.errors import InvalidArgument
 from evenflow.model.given import check_flag, number_of
 from evenflow.policy import KEYED_BALANCES, KeyedBalance
+from evenflow.runtime.cluster.arguments.tuning import KEYED, Tuning, tuning_of, with_tuning
 from evenflow.runtime.cluster.arguments.verbs import check_dataframe, check_options
 from evenflow.stories.operator import HISTORY, FirstStory
 
@@ -30,6 +31,7 @@ TEXTS = -1
 """A word that stands for all texts: its count is the number of texts."""
 
 
+@with_tuning(KEYED)
 def first_story(
     df: DataFrame,
     text: str = "text",
@@ -43,8 +45,8 @@ def first_story(
     corpus: DataFrame | Iterable[str] | Vectors | None = None,
     all: bool = False,
     balance: str | KeyedBalance = "dlb-h",
-    units: int | None = None,
     name: str = "first-story",
+    tuning: Tuning | None = None,
     **options: Any,
 ) -> DataFrame:
     """The rows of `df` whose texts tell something new: batch or streaming, as `df` is.
@@ -58,8 +60,8 @@ def first_story(
     Rare words count more, by their number in `corpus`: a batch DataFrame with a column `text`, texts, or `Vectors` that
     have been fitted. Without one, all words count the same.
 
-    Rows of one Spark partition are compared in their order, rows of several in the order of arrival. `balance`, `units`
-    (by default one for each fingerprint), `name` and further options are those of `Cluster.keyed`.
+    Rows of one Spark partition are compared in their order, rows of several in the order of arrival. `balance`, `name`,
+    `tuning` (by default a unit for each fingerprint) and further options are those of `Cluster.keyed`.
     """
     _check_cluster(cluster)
     check_options(options, KEYED_BALANCES, balance, first_story, cluster.keyed)
@@ -75,9 +77,8 @@ def first_story(
     story = F.col(STORY)
     rows = df.select("*", _stories(vectors, prints)(_column(text)).alias(STORY))
     rows = rows.select("*", story[FINGERPRINT].alias(FINGERPRINT), story["vector"].alias(VECTOR)).drop(STORY)
-    options = {"spread": "modulo", **options}
-    units = 1 << prints.bits if units is None else units
-    compared = cluster.keyed(rows, FINGERPRINT, operator, units=units, balance=balance, name=name, **options)
+    tuned = tuning_of("first_story", tuning, {**KEYED, "spread": "modulo", "units": 1 << prints.bits})
+    compared = cluster.keyed(rows, FINGERPRINT, operator, balance=balance, name=name, tuning=tuned, **options)
     compared = compared.drop(VECTOR)
     return compared if all else compared.where(F.col(SIMILARITY) <= float(tau))
 

@@ -40,15 +40,11 @@ from pyspark.sql.types import (
 )
 
 from evenflow.errors import InvalidArgument, first_line, nearest
-from evenflow.model.given import is_one_of
 from evenflow.operators.row_marks import ROW
 from evenflow.runtime.feeder.hashing import KEY
 
 MOST_PARTITIONS = 1_000_000
 """More partitions than any DataFrame has."""
-SPREADS = ("hash", "modulo", "range")
-"""The unit of a key is its hash modulo the number of units; or the key itself modulo that, if it is a whole number; or
-the range that it lies in."""
 
 AS_JSON = {
     "ignoreNullFields": "false",
@@ -102,8 +98,6 @@ def routed(df: DataFrame, key: KeyColumns, hashed: Sequence[str], spread: str = 
     is compared with the bounds is a column of `df`, or is added before the partition.
     """
     columns = _columns(df, key)
-    if not is_one_of(spread, SPREADS):
-        raise InvalidArgument(f"spread={spread!r}: one of {', '.join(map(repr, SPREADS))}")
     if spread == "modulo":
         _check_whole(df, key, columns)
     place = _plain(df, key)
