@@ -61,7 +61,7 @@ lint: setup
 	$(BIN)/mypy
 
 bench: setup
-	$(WITH_JAVA) $(BIN)/python benchmarks/foundation.py
+	$(WITH_JAVA) $(BIN)/python -m evenflow_lab.bench foundation
 	$(WITH_JAVA) $(BIN)/evenflow bench ordered $(BENCH)
 
 docs: setup
@@ -74,5 +74,5 @@ lock: setup
 clean:
 	rm -rf .venv build dist src/*.egg-info lab/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -rf spark-warehouse metastore_db derby.log demo-report.html
-	find src lab tests benchmarks examples scripts -name __pycache__ -prune -exec rm -rf {} +
+	find src lab tests examples scripts -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf site

@@ -1,4 +1,4 @@
-"""A small part of the fuzz (`benchmarks/fuzz.py` has the rest), and anything at all as a message."""
+"""A small part of the fuzz (`python -m evenflow_lab.bench fuzz` has the rest), and anything at all as a message."""
 
 from random import Random
 from typing import get_args

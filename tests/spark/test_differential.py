@@ -1,6 +1,7 @@
-"""Random DataFrames through the public API against Spark SQL: some of the cases that `benchmarks.differential` draws.
+"""Random DataFrames through the public API against Spark SQL: some of the cases that `evenflow_lab.bench` draws.
 
-One case alone: `pytest tests/spark/test_differential.py -k seed-29-`; many more: `python -m benchmarks.differential`.
+One case alone: `pytest tests/spark/test_differential.py -k seed-29-`.
+Many more: `python -m evenflow_lab.bench differential`.
 """
 
 import pytest

@@ -39,7 +39,7 @@ def bench_ordered(
     """An ordered region on emulated workers: rows a second over the ideal capacity, order checked in the same run."""
 
     def work() -> None:
-        from evenflow_lab.bench import ordered, ordered_view
+        from evenflow_lab.bench import ordered, views
 
         classes = tuple(_class(text) for text in also.split(",") if text)
         if (slowed := slow + sum(count for count, _ in classes)) > workers:
@@ -56,7 +56,7 @@ def bench_ordered(
             for chosen in balances:
                 watch = _bar(progress, chosen, setting.ideal(0, seconds) * seconds)
                 results.append(ordered.run(spark, setting, chosen, _log(event_log, chosen), watch))
-        console.print(ordered_view.table(setting, results))
+        console.print(views.ordered(setting, results))
         write_figures(json_file, ordered.report(setting, results))
 
     guard(work)
@@ -96,7 +96,7 @@ def bench_keyed(
 
     def work() -> None:
         from evenflow.runtime.cluster.arguments.amounts import room_of
-        from evenflow_lab.bench import keyed, keyed_view
+        from evenflow_lab.bench import keyed, views
         from evenflow_lab.bench.choices import keyed_choice
 
         if slow > workers or ((slow or since or until or rotate) and not cost_us):
@@ -121,7 +121,7 @@ def bench_keyed(
                     log = _log(event_log, chosen if len(rooms) == 1 else f"{chosen}-{room}")
                     this = replace(setting, skew_bytes=room)
                     results.append(keyed.run(spark, this, chosen, made, against, log, watch))
-        console.print(keyed_view.table(setting, results))
+        console.print(views.keyed(setting, results))
         write_figures(json_file, keyed.report(setting, results, against))
 
     guard(work)
@@ -146,7 +146,7 @@ def bench_cep(
     """First Story Detection on emulated engines, balance by balance; key grouping also on one engine more."""
 
     def work() -> None:
-        from evenflow_lab.bench import cep, cep_view
+        from evenflow_lab.bench import cep, views
         from evenflow_lab.bench.choices import keyed_choice
 
         powers = tuple(_number(text, "--exponents") for text in exponents.split(","))
@@ -165,11 +165,11 @@ def bench_cep(
                     for name, one in runs
                 ]
         results = cep.compared(results)
-        console.print(cep_view.table(setting, results))
-        console.print(cep_view.engines(results))
+        console.print(views.stories(setting, results))
+        console.print(views.engines(results))
         write_figures(json_file, cep.report(setting, results))
         if picture is not None:
-            cep_view.figure(setting, results).savefig(picture, dpi=110)
+            views.stories_figure(setting, results).savefig(picture, dpi=110)
             console.print(f"written: {picture}")
 
     guard(work)
@@ -194,7 +194,7 @@ def bench_placement(
     def work() -> None:
         from evenflow.cli.demo.graph_run import data
         from evenflow_lab.bench import placement as placing
-        from evenflow_lab.bench import placement_view
+        from evenflow_lab.bench import views
 
         setting = placing.PlacementSetting(workers, operators, scheme, seconds, load, slow_at, factor, seed)
         names = [name.strip() for name in placement.split(",")]
@@ -207,7 +207,7 @@ def bench_placement(
             for name in names:
                 watch = _bar(progress, name, rows)
                 results.append(placing.run(spark, setting, name, drawn, paths, _log(event_log, name), watch))
-        console.print(placement_view.table(setting, results))
+        console.print(views.placement(setting, results))
         write_figures(json_file, placing.report(setting, drawn, results))
 
     guard(work)

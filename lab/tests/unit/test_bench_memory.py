@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from tests.support.keyed_model import snapshot
 
-from evenflow_lab.bench import keyed, keyed_view
+from evenflow_lab.bench import keyed, views
 from evenflow_lab.bench.memory import Squeeze, back_after, most_on_disk
 
 SETTING = keyed.KeyedSetting(workers=3, keys=100, memory=1 << 20, short=2)
@@ -71,7 +71,7 @@ def test_how_much_was_on_disk_and_until_when():
 def test_the_table_has_what_was_on_disk():
     outcome = keyed.KeyedResult("flux-hybrid", 1000.0, True, 1.0, most_on_disk=3 << 20, back_s=2.5)
     written = io.StringIO()
-    Console(file=written, width=200).print(keyed_view.table(replace(SETTING, memory_until=10.0), [outcome]))
+    Console(file=written, width=200).print(views.keyed(replace(SETTING, memory_until=10.0), [outcome]))
     said = " ".join(written.getvalue().split())
     assert "1 MB for state on 2 of them until second 10" in said
     assert "3.0 MB" in said

@@ -12,8 +12,8 @@ from evenflow.control.graphs.results import GraphResults
 from evenflow.model.latency import bucket_of
 from evenflow.model.messages import FlowProgress
 from evenflow.runtime.feeder.latency_counter import LatencyCounter
+from evenflow_lab.bench import views
 from evenflow_lab.bench.placement import PlacementSetting, report, result
-from evenflow_lab.bench.placement_view import table
 
 SETTING = PlacementSetting(workers=2, operators=6, scheme=3, seconds=20.0)
 
@@ -118,7 +118,7 @@ def test_what_is_shown():
     seen = run(results(8, [0.1]), *moves, results(18, [0.33]), sample(9, 0.1))
     found = result(setting, "potential", SETTING.drawn(), seen, run(results(18, [0.3])))
     written = io.StringIO()
-    Console(file=written, width=200).print(table(setting, [found]))
+    Console(file=written, width=200).print(views.placement(setting, [found]))
     said = " ".join(written.getvalue().split())
     assert "scheme 3: 40 operators on 6 workers, load 0.6 (emulated), one worker 5x slower from second 10" in said
     assert "│ 0.100 │ 1 │ 0 │ 3.0 s │ 100 │ 330 │ 300 │ 1.10 │" in said

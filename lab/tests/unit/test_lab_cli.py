@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from evenflow_lab.bench import cep, cep_view, keyed, keyed_view, ordered, ordered_view
+from evenflow_lab.bench import cep, keyed, ordered, views
 from evenflow_lab.cli.app import app
 
 
@@ -95,19 +95,45 @@ LATENCY_MS = {"mean": 5.2, "p50": 4.0, "p99": 1009.0}
 
 def test_engines_have_their_own_rates_and_latencies():
     known = [{"engine": 0, "rows_per_s": 2000.0, **LATENCY_MS}, {"engine": 1, "rows_per_s": 5.0}]
-    result = cep.CepResult("kg", 2, 9, 9.0, 0.5, 0.75, 1, True, 0.0, 0, 0, 0, 0.0, 1.0, LATENCY_MS, known)
-    assert "│ kg on 2 │ 5 / 4 / 1,009 ms │ 2,000, 4/1,009 │ 5, 0/0 │" in shown(cep_view.engines([result]))
+    result = cep.CepResult(
+        balance="kg",
+        engines=2,
+        processed=9,
+        rows_per_s=9.0,
+        of_bound=0.5,
+        steady_of_bound=0.75,
+        events=1,
+        correct=True,
+        rstd=0.0,
+        rebalances=0,
+        keys_moved=0,
+        rows_moved=0,
+        most_moved=0.0,
+        seconds=1.0,
+        latency_ms=LATENCY_MS,
+        by_engine=known,
+    )
+    assert "│ kg on 2 │ 5 / 4 / 1,009 ms │ 2,000, 4/1,009 │ 5, 0/0 │" in shown(views.engines([result]))
 
 
 def test_the_table_of_an_ordered_region_tells_what_is_wrong():
     setting = ordered.OrderedSetting(workers=8, slow=2, factor=5.0, also=((1, 3.0),), until=7.0)
     good = ordered.OrderedResult(
-        "credits", 1000.0, 0.91, 0.95, 1000.0, 1.5, True, 9, 9, 1.0, {"p50": 12.0, "p99": 40.0}, latency_ms=LATENCY_MS
+        balance="credits",
+        rows_per_s=1000.0,
+        of_ideal=0.91,
+        steady_of_ideal=0.95,
+        final_rows_per_s=1000.0,
+        reaction_s=1.5,
+        in_order=True,
+        rows_in=9,
+        rows_out=9,
+        seconds=1.0,
+        delay_ms={"p50": 12.0, "p99": 40.0},
+        latency_ms=LATENCY_MS,
     )
-    wrong = ordered.OrderedResult(
-        "auto", 1000.0, 0.91, 0.95, 1000.0, None, False, 9, 8, 1.0, {"p50": 12.0, "p99": 40.0}
-    )
-    said = shown(ordered_view.table(setting, [good, wrong]))
+    wrong = replace(good, balance="auto", reaction_s=None, in_order=False, rows_out=8, latency_ms={})
+    said = shown(views.ordered(setting, [good, wrong]))
     assert "2 of 8 workers 5x slower, 1 3x until second 7, 20 us a row" in said
     assert "│ credits │ 1,000 │ 0.910 │ 0.950 │ 1.5 s │ 12 / 40 ms │ 5 / 4 / 1,009 ms │ yes │" in said
     assert "│ auto │ 1,000 │ 0.910 │ 0.950 │ - │ 12 / 40 ms │ - │ NO │" in said
@@ -115,7 +141,7 @@ def test_the_table_of_an_ordered_region_tells_what_is_wrong():
 
 def test_an_ordered_region_of_which_all_speeds_change():
     setting = ordered.OrderedSetting(workers=3, factor=8.0, seconds=10.0, change=4.0)
-    assert "3 workers change every 4 s, 1x to 8x slower, 20 us a row" in shown(ordered_view.table(setting, []))
+    assert "3 workers change every 4 s, 1x to 8x slower, 20 us a row" in shown(views.ordered(setting, []))
     schedule = setting.balance("oracle").schedule
     assert [second for second, _ in schedule] == [0.0, 4.0, 8.0]
     for second, speeds in schedule:
@@ -129,10 +155,10 @@ def test_an_ordered_region_of_which_all_speeds_change():
 def test_the_table_of_a_keyed_operator_compares_with_plain_spark_or_the_bound():
     outcome = keyed.KeyedResult("flux", 2000.0, True, 1.0, of_identity=0.8, of_shuffle=1.6, of_bound=0.9)
     outcome = replace(outcome, latency_ms=LATENCY_MS)
-    plain = shown(keyed_view.table(keyed.KeyedSetting(workers=2, keys=10, rows=1_000, zipf=1.0), [outcome]))
+    plain = shown(views.keyed(keyed.KeyedSetting(workers=2, keys=10, rows=1_000, zipf=1.0), [outcome]))
     assert "1,000 rows of 10 keys, Zipf 1 on 2 workers" in plain
     assert "│ flux │ 2,000 │ 0.800 │ 1.600 │ 0.0 % │ 0 │ - │ 5 / 4 / 1,009 ms │ yes │" in plain
-    emulated = shown(keyed_view.table(keyed.KeyedSetting(workers=2, keys=10, rows=1_000, cost_us=5.0), [outcome]))
+    emulated = shown(views.keyed(keyed.KeyedSetting(workers=2, keys=10, rows=1_000, cost_us=5.0), [outcome]))
     assert "of bound" in emulated
     assert "│ flux │ 2,000 │ 0.900 │ - │ 0.0 % │ 0 │ - │ 5 / 4 / 1,009 ms │ yes │" in emulated
 

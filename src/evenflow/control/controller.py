@@ -260,9 +260,9 @@ class Controller:
         yield from region.set_workers(event.time, self._workers.live)
 
     def _qos_asked(self, event: QosAskedEvent) -> Iterable[Instruction]:
-        sites = self._workers.sites
+        workers = self._workers.live
         region = self._regions.get(event.region)
-        return self._boundary.one(event.time, region, lambda each: self._service.set_weight(event, each, sites))
+        return self._boundary.one(event.time, region, lambda each: self._qos.set_weight(event, each, workers))
 
     def _stored(self, event: SaveEndedEvent) -> Iterator[Instruction]:
         save = event.save

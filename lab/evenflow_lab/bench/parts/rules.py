@@ -1,7 +1,5 @@
 """Rows a second through the rule language on one core: the operator alone, without Spark, and a plain interpreter.
 
-    python -m benchmarks.rules [--rows 300000] [--plain-rows 1000] [--only join] [--json FILE]
-
 Each rule gets Arrow batches of 10,000 rows, first some that are not timed: they fill its windows. The least of three
 passes counts, in seconds that the processor was busy, on one core. The interpreter is the one that the property tests
 compare with: it looks through all rows so far for those in a window, so it is slower the more rows it gets. It gets the
@@ -10,32 +8,29 @@ first `--plain-rows` rows, and both must give their results for the same ones of
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import typer
-from rich.console import Console
-from rich.table import Table
 from tests.support import pattern_reference, rules_model
 from tests.support import stories_reference as reference
 
+from evenflow.cli.terminal import JsonFile, check_writable, console, write_figures
 from evenflow.rules.language.parser import parse
 from evenflow.rules.operator import RuleOperator
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.similarity import Similarity
 from evenflow.stories.vectors import Vectors
 from evenflow.workloads.tweets import Tweets
+from evenflow_lab.bench.measuring import checked, named, table_of
 
 BATCH, PASSES, UNITS, KEYS = 10_000, 3, 1024, 100
 SECOND = 1_000_000
-console = Console(width=130)
 
 
 @dataclass(frozen=True)
@@ -191,31 +186,25 @@ def main(
     rows: Annotated[int, typer.Option(help="Rows that are timed.", min=1000)] = 300_000,
     plain_rows: Annotated[int, typer.Option(help="Rows that the interpreter gets.", min=100)] = 1_000,
     only: Annotated[str, typer.Option(help="Names of rules, separated by commas; empty: all.")] = "",
-    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Rows a second of rules, on one core."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    chosen = [case for case in cases(rows) if not only or case.name in only.split(",")]
-    figures = [measured(case, rows, plain_rows) for case in chosen]
-    table = Table(title=f"rules on one core; the interpreter on its first {plain_rows:,} rows")
-    for heading in ("rule", "rows/s", "results", "interpreter rows/s", "times as fast", "same rows"):
-        table.add_column(heading, justify="left" if heading == "rule" else "right")
-    for figure in figures:
-        table.add_row(
+    check_writable(json_file)
+    figures = [measured(case, rows, plain_rows) for case in cases(rows) if not only or case.name in named(only)]
+    cells = (
+        (
             figure.rule,
             f"{figure.rows_per_s:,.0f}",
             f"{figure.found:,}",
             f"{figure.plain_rows_per_s:,.0f}",
             f"{figure.ratio:,.0f}",
-            "yes" if figure.same else "[red]NO[/red]",
+            checked(figure.same),
         )
-    console.print(table)
-    if json_file is not None:
-        report = [{**asdict(figure), "ratio": figure.ratio} for figure in figures]
-        json_file.write_text(json.dumps(report, indent=2) + "\n")
+        for figure in figures
+    )
+    heads = "rule", "rows/s", "results", "interpreter rows/s", "times as fast", "same rows"
+    console.print(table_of(f"rules on one core; the interpreter on its first {plain_rows:,} rows", heads, cells))
+    write_figures(json_file, [{**asdict(figure), "ratio": figure.ratio} for figure in figures])
     if not all(figure.same for figure in figures):
         raise typer.Exit(1)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -1,7 +1,5 @@
 """First Story Detection on one core, nothing emulated: texts a second of each step, of all of them, and with Spark.
 
-    python -m benchmarks.stories [--rows 200000] [--parts plain,newswire,spark] [--newswire stories.tsv.gz]
-
 All processes, those of Spark too, are kept on one core. Seconds are those of the wall, and those the processor was busy
 with this program: on a machine with other work to do only the second tells what a core can do. Rows before those that
 are timed fill the histories: those of their own keys (`as_they_come`), or one key's, so that each row is compared with
@@ -11,32 +9,35 @@ plain reference.
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import psutil
 import pyarrow as pa
 import typer
-from rich.console import Console
 from tests.support import stories_reference as reference
 
 import evenflow as ef
+from evenflow.cli.terminal import JsonFile, embedded_spark
+from evenflow.errors import InvalidArgument
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.operator import FirstStory
 from evenflow.stories.vectors import Vectors
-from evenflow.workloads.tweets import SCHEMA, Tweets
+from evenflow.workloads.tweets import Tweets
+from evenflow_lab.bench.identity import identity
+from evenflow_lab.bench.measuring import Figures, run_parts
+from evenflow_lab.bench.processes import children, cpu_s
 from evenflow_lab.workloads.newswire import stories
 
 BATCH = 10_000
 CHECKED = 5_000
 TAU = 0.2
-console = Console(width=130)
 
 
 class Pipeline:
@@ -67,7 +68,7 @@ class Pipeline:
         return pa.concat_arrays([self.run(texts.slice(at, BATCH)) for at in range(0, len(texts), BATCH)])
 
 
-def timed(pipeline: Pipeline, before: pa.Array, texts: pa.Array) -> dict[str, Any]:
+def timed(pipeline: Pipeline, before: pa.Array, texts: pa.Array) -> Figures:
     """Texts a second, after some that are not timed."""
     pipeline.through(before)
     pipeline.seconds = dict.fromkeys(pipeline.seconds, 0.0)
@@ -88,10 +89,10 @@ def correct(vectors: Vectors, texts: pa.Array) -> bool:
     """Whether the first alarms are those of the reference."""
     some = texts.slice(0, CHECKED)
     near = Pipeline(vectors).through(some).to_numpy(zero_copy_only=False)
-    return np.flatnonzero(near <= TAU).tolist() == reference.alarms(some.to_pylist(), vectors, Fingerprints())
+    return np.flatnonzero(near <= TAU).tolist() == list(reference.alarms(some.to_pylist(), vectors, Fingerprints()))
 
 
-def plain(rows: int) -> dict[str, Any]:
+def plain(rows: int) -> Figures:
     """Tweet-like texts: their own keys, and one key whose history is full."""
     texts = Tweets(seed=1).rows(np.arange(2 * rows))["text"]
     vectors = Vectors.fit(texts.slice(0, 50_000))
@@ -104,8 +105,10 @@ def plain(rows: int) -> dict[str, Any]:
     }
 
 
-def news(path: Path) -> dict[str, Any]:
+def news(path: Path | None) -> Figures:
     """The newswire stories, title and body."""
+    if path is None:
+        raise InvalidArgument("the part newswire needs a file of stories: give --newswire")
     texts = pa.Table.from_batches(stories(path))["text"].combine_chunks()
     vectors = Vectors.fit(texts)
     warm(vectors)
@@ -122,33 +125,26 @@ def warm(vectors: Vectors) -> None:
     FirstStory().warm_up(pa.schema({"vector": pa.binary()}))
 
 
-def with_spark(rows: int) -> dict[str, Any]:
+def with_spark(rows: int) -> Figures:
     """`first_story` in local mode with one worker: JVM, its Python processes and the worker on the same core."""
     vectors = Vectors.fit(Tweets(seed=1).rows(np.arange(50_000))["text"])
-    spark = ef.local_session(1)
-    try:
-        with ef.Cluster(spark, 1) as cluster:
-            made = spark.range(0, rows, 1, 1).mapInArrow(
-                Tweets(seed=1).over, "id long, time timestamp, topic int, text string"
-            )
-            made.persist().count()
-            identity = made.mapInArrow(lambda batches: batches, made.schema)
-            jobs = {"identity": identity}
-            for name, bits in (("as_they_come", 12), ("full", 6)):
-                jobs[name] = ef.first_story(made, cluster=cluster, corpus=vectors, balance="dlb-h", bits=bits)
-            out: dict[str, Any] = {"texts": rows}
-            for name, job in jobs.items():
-                job.count()
-                with measured() as cost:
-                    count = job.count()
-                out[name] = {"rows": count, **{f"texts_per_s_of_{what}": rows / s for what, s in cost.items()}}
-            near = Pipeline(vectors).through(Tweets(seed=1).rows(np.arange(rows))["text"])
-            out["alarms_as_plain"] = bool(
-                np.sum(near.to_numpy(zero_copy_only=False) <= TAU) == out["as_they_come"]["rows"]
-            )
-    finally:
-        spark.stop()
-    return out
+    with embedded_spark(1, 1) as spark, ef.Cluster(spark, 1) as cluster:
+        made = spark.range(0, rows, 1, 1).mapInArrow(
+            Tweets(seed=1).over, "id long, time timestamp, topic int, text string"
+        )
+        made.persist().count()
+        jobs = {"identity": made.mapInArrow(identity, made.schema)}
+        for name, bits in (("as_they_come", 12), ("full", 6)):
+            jobs[name] = ef.first_story(made, cluster=cluster, corpus=vectors, balance="dlb-h", bits=bits)
+        out: Figures = {"texts": rows}
+        for name, job in jobs.items():
+            job.count()
+            with measured() as cost:
+                count = job.count()
+            out[name] = {"rows": count, **{f"texts_per_s_of_{what}": rows / s for what, s in cost.items()}}
+        near = Pipeline(vectors).through(Tweets(seed=1).rows(np.arange(rows))["text"])
+    plain_alarms = np.count_nonzero(near.to_numpy(zero_copy_only=False) <= TAU)
+    return out | {"alarms_as_plain": bool(plain_alarms == out["as_they_come"]["rows"])}
 
 
 @contextmanager
@@ -161,30 +157,17 @@ def measured() -> Iterator[dict[str, float]]:
 
 
 def _busy() -> float:
-    own = psutil.Process()
-    times = [process.cpu_times() for process in (own, *own.children(recursive=True))]
-    return sum(t.user + t.system for t in times)
+    return cpu_s([psutil.Process(), *children()])
 
 
 def main(
     rows: Annotated[int, typer.Option(help="Texts that are timed.")] = 200_000,
-    parts: Annotated[str, typer.Option(help="Parts to run.")] = "plain,spark",
+    only: Annotated[str, typer.Option(help="Parts to run: plain, spark, newswire.")] = "plain,spark",
     newswire: Annotated[Path | None, typer.Option(help="The file of stories, for part newswire.")] = None,
-    json_file: Annotated[Path, typer.Option("--json", help="Where the figures go.")] = Path("out/stories.json"),
+    json_file: JsonFile = None,
 ) -> None:
-    """Run the parts and print what they give."""
+    """Run the parts, and print the figures of each."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")
-    jobs: dict[str, Callable[[], dict[str, Any]]] = {"plain": lambda: plain(rows), "spark": lambda: with_spark(rows)}
-    if newswire is not None:
-        jobs["newswire"] = lambda: news(newswire)
-    json_file.parent.mkdir(parents=True, exist_ok=True)
-    done: dict[str, Any] = {"texts": SCHEMA.names}
-    for name in parts.split(","):
-        done[name] = jobs[name]()
-        console.print(name, json.dumps(done[name], indent=1), highlight=False)
-        json_file.write_text(json.dumps(done, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    typer.run(main)
+    parts = {"plain": partial(plain, rows), "spark": partial(with_spark, rows), "newswire": partial(news, newswire)}
+    run_parts(parts, only, json_file)

@@ -1,7 +1,5 @@
 """Rows that wait for their time, far more than fit into memory: are results right, how fast is it, what does it take.
 
-    .venv/bin/python benchmarks/lateness.py [--rate 100000] [--lateness 600] [--seconds 750] [--memory 256m]
-
 A stream whose rows are `rate` to a second of their own time, fed as fast as it goes, with order_by and lateness: rate
 times lateness of them wait at once. What comes out is compared with what must: rows, their sum, and each key's running
 count.
@@ -10,30 +8,29 @@ count.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import psutil
 import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from rich.console import Console
 
 import evenflow as ef
+from evenflow.cli.terminal import console, embedded_spark
+from evenflow_lab.bench.measuring import Figures, keyed_snapshot, workplace
+from evenflow_lab.bench.micro_batches import MicroBatches
+from evenflow_lab.bench.processes import children, resident_mb
 
 WORKERS = 2
 KEYS = 16_384
 FILES = 2
 """A micro-batch comes from so many partitions."""
 NAME = "late"
-console = Console(width=130)
 
 
 class Peaks(threading.Thread):
@@ -43,7 +40,7 @@ class Peaks(threading.Thread):
         super().__init__(daemon=True)
         self._processes, self._cluster = processes, cluster
         self._done = threading.Event()
-        self.start_mb = {name: _megabytes(process) for name, process in processes.items()}
+        self.start_mb = {name: resident_mb(process) for name, process in processes.items()}
         self.above_mb = dict.fromkeys(processes, 0.0)
         self.spilled_mb = 0.0
 
@@ -51,9 +48,9 @@ class Peaks(threading.Thread):
         """Until it is told to stop."""
         while not self._done.wait(0.2):
             for name, process in self._processes.items():
-                above = _megabytes(process) - self.start_mb[name]
+                above = resident_mb(process) - self.start_mb[name]
                 self.above_mb[name] = max(self.above_mb[name], above)
-            found = sum(consumer.spilled for consumer in self._cluster.region(NAME).snapshot().consumers) / 1e6
+            found = sum(consumer.spilled for consumer in keyed_snapshot(self._cluster, NAME).consumers) / 1e6
             self.spilled_mb = max(self.spilled_mb, found)
 
     def stop(self) -> None:
@@ -62,24 +59,15 @@ class Peaks(threading.Thread):
         self.join()
 
 
-def _megabytes(process: psutil.Process) -> float:
-    return float(process.memory_info().rss) / 1e6
-
-
 def workers_of() -> list[psutil.Process]:
     """The cluster's workers: before any query, nothing else runs Python below this process."""
-    daemons = [each for each in psutil.Process().children(recursive=True) if "python" in each.name()]
-    return [each for each in daemons if not each.children()]
+    return [each for each in children("python") if not each.children()]
 
 
-def feed(spark: SparkSession, directory: Path, starts: list[int], rows: int, rate: int) -> DataFrame:
+def feed(spark: SparkSession, directory: Path, starts: Sequence[int], rows: int, rate: int) -> DataFrame:
     """A stream with `rows` rows from each of the starts on: files name these, Spark counts. Oldest first."""
-    directory.mkdir()
-    for number, start in enumerate(starts):
-        path = directory / f"{number:05}.parquet"
-        pq.write_table(pa.table({"start": pa.array([start], pa.int64())}), path)
-        os.utime(path, (number + 1, number + 1))
-    files = spark.readStream.schema("start long").option("maxFilesPerTrigger", FILES).parquet(str(directory))
+    tables = (pa.table({"start": pa.array([start], pa.int64())}) for start in starts)
+    files = MicroBatches(directory, "start long", trigger=FILES).write(tables).stream(spark)
     seq = F.explode(F.sequence(F.col("start"), F.col("start") + (rows - 1))).alias("seq")
     at = F.timestamp_micros((F.col("seq") * (1_000_000 / rate)).cast("long")).alias("at")
     return files.select(seq).select("seq", (F.col("seq") % KEYS).alias("key"), at)
@@ -100,8 +88,6 @@ def run(out: DataFrame, directory: Path) -> tuple[dict[str, int], float]:
     stream = out.writeStream.foreachBatch(add).option("checkpointLocation", str(directory))
     query = stream.trigger(availableNow=True).start()
     query.awaitTermination()
-    if query.exception() is not None:
-        raise RuntimeError(str(query.exception()))
     return sums, time.perf_counter() - started
 
 
@@ -113,33 +99,31 @@ def main(
     memory: Annotated[str, typer.Option(help="Of each worker.")] = "256m",
 ) -> None:
     """Run it, and print what it took."""
-    each = batch // FILES
     total = rate * seconds // batch * batch
-    spark = ef.local_session(WORKERS, slots=FILES)
-    directory = Path(tempfile.mkdtemp(prefix="evenflow-bench-"))
-    try:
-        with ef.Cluster(spark, WORKERS, memory=memory) as cluster:
-            processes = {f"worker {number}": each for number, each in enumerate(workers_of())}
-            if len(processes) != WORKERS:
-                raise RuntimeError(f"{len(processes)} processes look like the {WORKERS} workers")
+    starts = range(0, total, batch // FILES)
+    with (
+        embedded_spark(WORKERS, FILES) as spark,
+        workplace() as home,
+        ef.Cluster(spark, WORKERS, memory=memory) as cluster,
+    ):
+        processes = {f"worker {number}": each for number, each in enumerate(workers_of())}
+        if len(processes) != WORKERS:
+            raise RuntimeError(f"{len(processes)} processes look like the {WORKERS} workers")
 
-            def counted(rows: DataFrame, name: str) -> DataFrame:
-                operator = ef.RunningCount("seq", into="n")
-                return cluster.keyed(rows, "key", operator, order_by="at", lateness=lateness, name=name)
+        def counted(name: str, starts: Sequence[int], rows: int) -> DataFrame:
+            fed = feed(spark, home / name, starts, rows, rate)
+            operator = ef.RunningCount("seq", into="n")
+            return cluster.keyed(fed, "key", operator, order_by="at", lateness=lateness, name=name)
 
-            few = feed(spark, directory / "few", [0, 1000], 1000, rate)
-            run(counted(few, "few"), directory / "first")  # imports, compiles
-            peaks = Peaks(processes | {"driver": psutil.Process()}, cluster)
-            rows = counted(feed(spark, directory / "in", list(range(0, total, each)), each, rate), NAME)
-            peaks.start()
-            found, took = run(rows, directory / "second")
-            peaks.stop()
-    finally:
-        spark.stop()
-        shutil.rmtree(directory)
+        run(counted("few", [0, 1000], 1000), home / "first")  # imports, compiles
+        peaks = Peaks(processes | {"driver": psutil.Process()}, cluster)
+        rows = counted(NAME, starts, batch // FILES)
+        peaks.start()
+        found, took = run(rows, home / "second")
+        peaks.stop()
     out = max(0, total - 1 - rate * lateness)
     expected = {"rows": out, "sum": out * (out - 1) // 2, "wrong": 0}
-    figures: dict[str, Any] = {
+    figures: Figures = {
         "rows_in": total,
         "waiting_at_most": min(total, rate * lateness),
         "rows_out": found["rows"],
@@ -155,7 +139,3 @@ def main(
     console.print(json.dumps(figures, indent=1), highlight=False)
     if not figures["right"]:
         raise RuntimeError(f"{found} came out instead of {expected}")
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -1,7 +1,4 @@
-"""Events a second of the simulator's heap on one core: the next one is taken out, and another put in at a random time.
-
-.venv/bin/python -m benchmarks.sim_events [--events 20000000]
-"""
+"""Events a second of the simulator's heap on one core: the next is taken out, another put in at a random time."""
 
 from __future__ import annotations
 
@@ -34,7 +31,3 @@ def main(events: Annotated[int, typer.Option(help="Events of each run.")] = 20_0
         began = time.perf_counter()
         _hold(heap, state, events)
         print(f"{waiting:6d} waiting: {events / (time.perf_counter() - began) / 1e6:6.2f} million events/s")
-
-
-if __name__ == "__main__":
-    typer.run(main)

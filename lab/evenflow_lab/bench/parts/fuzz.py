@@ -6,21 +6,19 @@ crash, one that does not end a hang; whatever a case finds wrong ends its proces
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from tests.support.fuzz import run_apart, shares
+
+from evenflow.cli.terminal import JsonFile, check_writable, console, write_figures
+from evenflow_lab.bench.measuring import table_of
 
 GROWTH_MB = 64
 """What a process may take above what it took for its first ten cases."""
 PATIENCE_S = 3600.0
-
-console = Console()
+COLUMNS = "cases", "refused", "harmless", "seconds", "peak_mb", "growth_mb"
 
 
 def main(
@@ -28,10 +26,11 @@ def main(
     seed: Annotated[int, typer.Option(help="Of the first round.")] = 1,
     rounds: Annotated[int, typer.Option(help="Processes of each kind, one after the other.")] = 4,
     only: Annotated[str, typer.Option(help="One kind.")] = "",
-    out: Annotated[Path | None, typer.Option("--json", help="A file for the figures.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Try them all; the exit status is 1 if anything was wrong."""
-    sums: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(float))
+    check_writable(json_file)
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(COLUMNS, 0.0))
     wrong: list[str] = []
     for kind, count in shares(cases).items():
         for number in range(rounds if not only or only == kind else 0):
@@ -47,22 +46,13 @@ def main(
             if grown > GROWTH_MB:
                 wrong.append(f"{kind}, seed {seed + number}: memory grew by {grown} MB")
     _show(sums, wrong)
-    if out is not None:
-        out.write_text(json.dumps({"kinds": sums, "wrong": wrong}, indent=1))
+    write_figures(json_file, {"kinds": sums, "wrong": wrong})
     raise typer.Exit(1 if wrong else 0)
 
 
-def _show(sums: dict[str, dict[str, Any]], wrong: list[str]) -> None:
-    table = Table("kind", "cases", "refused", "harmless", "seconds", "peak MB", "grown MB")
-    for kind, found in sums.items():
-        figures = (found[name] for name in ("cases", "refused", "harmless", "seconds", "peak_mb", "growth_mb"))
-        table.add_row(kind, *(f"{figure:,.0f}" for figure in figures))
-    total = sum(found["cases"] for found in sums.values())
-    console.print(table)
-    console.print(f"{total:,.0f} cases, {len(wrong)} wrong")
+def _show(sums: dict[str, dict[str, float]], wrong: list[str]) -> None:
+    rows = [(kind, *(f"{found[name]:,.0f}" for name in COLUMNS)) for kind, found in sums.items()]
+    console.print(table_of("fuzz", ("kind", "cases", "refused", "harmless", "seconds", "peak MB", "grown MB"), rows))
+    console.print(f"{sum(found['cases'] for found in sums.values()):,.0f} cases, {len(wrong)} wrong")
     for each in wrong:
         console.print(each)
-
-
-if __name__ == "__main__":
-    typer.run(main)

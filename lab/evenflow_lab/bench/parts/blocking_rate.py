@@ -1,7 +1,5 @@
 """Balances by blocking in a model of splitter, workers and merge: the second table of docs/ordered-regions.md.
 
-    .venv/bin/python -m benchmarks.blocking_rate [--samples 120] [--workers 2,4,8,16,32,64]
-
 No Spark, no clock, no noise of the machine: the same figures each time. The model is tests/support/blocking_model.py.
 """
 
@@ -38,7 +36,7 @@ BALANCES: dict[str, Callable[[Profile], Any]] = {
 def late_share(balance: Any, profile: Profile, samples: int) -> float:
     """Frames given back in the last quarter of a run, over the ideal."""
     quarter = keep_up(balance, profile, samples).frames[-samples // 4 :]
-    return float(np.mean(quarter)) / ideal(profile[-1][1])
+    return float(np.mean(quarter) / ideal(profile[-1][1]))
 
 
 def over_oracle(balance: Any, profile: Profile, samples: int) -> float:
@@ -84,7 +82,3 @@ def main(
     }
     table("share of the ideal, last quarter", late_cases(samples), late_share, samples)
     table("time over Oracle*", slow | moving, over_oracle, samples)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -1,7 +1,5 @@
 """How near to the bound balances come at scale, and what that costs: simulated, with a slow rack of a tenth.
 
-    .venv/bin/python -m benchmarks.quality_scale --json quality.json [--draw docs/images] [--only keyed] [--most 1024]
-
 The control plane is the real one, on the simulator's virtual clock. A tenth of the workers is four times slower from
 second 5 on. "of bound" is the throughput of the second half of the run over the most that any balance could do: what
 all workers can do together or, of a keyed operator, if that is less, what the worker with the hottest unit alone can
@@ -22,6 +20,8 @@ import typer
 
 from evenflow import sim
 from evenflow.control.events import Peer, Said
+from evenflow.eventlog.reading import entries_of
+from evenflow.model.entries import MovedEntry
 from evenflow.model.messages import ToFeeder, ToWorker
 from evenflow.runtime.wire.messages import packed
 from evenflow.sim.keyed.popularity import unit_shares
@@ -117,10 +117,20 @@ def run(kind: str, balance: str, workers: int) -> ScaleFigures:
     rate = (_rows(plane) - before) / half
     times = times or [0.0]
     return ScaleFigures(
-        kind, balance, workers, units, rate / bound, rate, len(times), 1e3 * sum(times) / len(times), 1e3 * max(times),
-        sum(len(entry["units"]) for entry in world.log.of("moved")),
-        world.messages / given.seconds, world.bytes / given.seconds, process_time() - began,
-    )  # fmt: skip
+        kind=kind,
+        balance=balance,
+        workers=workers,
+        units=units,
+        of_bound=rate / bound,
+        rows_per_s=rate,
+        decisions=len(times),
+        decide_ms=1e3 * sum(times) / len(times),
+        longest_ms=1e3 * max(times),
+        units_moved=sum(len(entry.units) for entry in entries_of(world.log.written, MovedEntry)),
+        messages_per_s=world.messages / given.seconds,
+        bytes_per_s=world.bytes / given.seconds,
+        took_s=process_time() - began,
+    )
 
 
 def _rows(plane: Any) -> int:
@@ -191,7 +201,3 @@ def main(
             print(shown(rows[-1]), flush=True)
     if draw_to is not None:
         draw(sorted(rows, key=lambda row: row.workers), draw_to)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -1,7 +1,5 @@
 """How placements of operator graphs scale, and how far from the best they are.
 
-    python -m benchmarks.placement_scale
-
 The first table places m operators on n workers with INIT_GREEDY, k = 10 periods: 10,000 on 1,000 must take under 5 s.
 Seconds are those of the clock and those of the processor, which others on the machine disturb less. Time grows with
 m; an operator costs a fixed part and one that grows with n, so time over m n falls and does not rise. *fullest* is the
@@ -17,8 +15,10 @@ import random
 import sys
 from collections.abc import Sequence
 from time import perf_counter, process_time
+from typing import Annotated
 
 import numpy as np
+import typer
 from tests.support.placement_model import energies, every_placement, latencies, random_problem
 
 from evenflow.model.graphs.placement import PAPER_WEIGHTS, Host, Links, OperatorLoad, PlacementProblem
@@ -42,20 +42,16 @@ def chains(operators: int, hosts: int) -> PlacementProblem:
     return PlacementProblem(tuple(loads), machines, Links(delays))
 
 
-def greedy_table() -> None:
+def greedy_table(most: int) -> None:
+    """What INIT_GREEDY takes, by operators and workers."""
     print(f"\nINIT_GREEDY, k = {PERIODS}")
     columns = f"{'m':>7} {'n':>6} {'seconds':>9} {'cpu':>9} {'cpu us an operator':>19} {'ns / (m n)':>11}"
     print(f"{columns} {'fullest':>8} {'links':>6}")
     greedy = placement_named("greedy")
-    for operators, hosts in (
-        (100, 10),
-        (1000, 10),
-        (1000, 100),
-        (10_000, 100),
-        (1000, 1000),
-        (5000, 1000),
-        (10_000, 1000),
-    ):
+    sizes = (100, 10), (1000, 10), (1000, 100), (10_000, 100), (1000, 1000), (5000, 1000), (10_000, 1000)
+    for operators, hosts in sizes:
+        if operators > most:
+            continue
         problem = chains(operators, hosts)
         start, busy = perf_counter(), process_time()
         placed = greedy.place(problem)
@@ -77,6 +73,7 @@ def quality(problem: PlacementProblem, placed: Sequence[int]) -> tuple[float, fl
 
 
 def all_table() -> None:
+    """What each placement takes."""
     print("\nprocessor seconds of each placement")
     sizes = ((40, 6), (100, 10), (200, 20))
     print(f"{'placement':>12} " + " ".join(f"{f'{m} on {n}':>12}" for m, n in sizes))
@@ -90,7 +87,8 @@ def all_table() -> None:
         print(f"{name:>12} " + " ".join(f"{seconds:>12.4f}" for seconds in times))
 
 
-def distance_table(graphs: int = 200) -> None:
+def distance_table(graphs: int) -> None:
+    """How far each placement is from the best one."""
     print(f"\nabove the brute-force optimum, {graphs} random graphs of 4 to 6 operators on 2 or 3 workers")
     print(f"{'':>18} {'energy (100, 1, 0.001)':>28} {'estimated latency':>28}")
     print(f"{'placement':>18} " + f"{'median':>9}{'p90':>9}{'worst':>10} " * 2)
@@ -110,12 +108,12 @@ def distance_table(graphs: int = 200) -> None:
         print(f"{name:>18} " + "".join(f"{a:>9.1%}{b:>9.1%}{c:>10.0%} " for a, b, c in cells))
 
 
-def main() -> None:
+def main(
+    most: Annotated[int, typer.Option(help="Operators in the first table, at most.")] = 10_000,
+    graphs: Annotated[int, typer.Option(help="Random graphs in the third table.", min=1)] = 200,
+) -> None:
+    """Print the tables."""
     print(f"Python {sys.version.split()[0]}, numpy {np.__version__}")
-    greedy_table()
+    greedy_table(most)
     all_table()
-    distance_table()
-
-
-if __name__ == "__main__":
-    main()
+    distance_table(graphs)

@@ -1,0 +1,1 @@
+"""Measurements on a cluster with Spark of its own."""

@@ -1,0 +1,1 @@
+"""Measurements of one part of Evenflow, without a cluster."""
