@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
+from evenflow import functions as F
 from evenflow.graph.build.binding import bind
 from evenflow.graph.hosted import GraphState
 from evenflow.graph.nodes.operator import NodeOperator
@@ -57,8 +58,8 @@ RULES = [
     "[3] a=T(x > 2) until b=T(s = 'none')",
 ]
 OPERATORS = [
-    Aggregates(n=ef.count(), top=ef.max("s"), mean=ef.mean("x")),
-    Aggregates(low=ef.min("x"), seconds=5.0, time="t"),
+    Aggregates(n=F.count(), top=F.max("s"), mean=F.mean("x")),
+    Aggregates(low=F.min("x"), seconds=5.0, time="t"),
     RollingMean("x", rows=5),
     RollingStd("x", seconds=3.0, time="t"),
     RunningSum("x"),
