@@ -13,8 +13,9 @@ from functools import partial
 from typing import TypeVar
 
 from evenflow.control.events import CancelInstruction, Instruction, SendInstruction
-from evenflow.control.feeders import Feeders, Region
+from evenflow.control.feeders import Feeders
 from evenflow.control.regions.keyed import KeyedRegion
+from evenflow.control.regions.region import Region
 from evenflow.control.workers import WorkerLife
 from evenflow.errors import ProtocolError, described
 from evenflow.model.entries import ControllerErrorEntry, RegionFailedEntry
@@ -61,9 +62,9 @@ class Boundary:
         for region in list(self._regions.values()):
             yield from self.one(time, region, act)
 
-    def each_keyed(self, time: float, act: Callable[[KeyedRegion], Iterable[Instruction]]) -> Iterator[Instruction]:
-        """Serve all regions that have units."""
-        for region in [each for each in self._regions.values() if isinstance(each, KeyedRegion)]:
+    def each_with_units(self, time: float, act: Callable[[Region], Iterable[Instruction]]) -> Iterator[Instruction]:
+        """Serve all regions whose workers keep state; there may be many others."""
+        for region in [each for each in self._regions.values() if each.units]:
             yield from self.one(time, region, act)
 
     def close(self, time: float, name: str, error: str) -> Iterator[Instruction]:

@@ -15,8 +15,8 @@ from evenflow.control.events import (
     PeerLeftEvent,
     SendInstruction,
 )
-from evenflow.control.regions.keyed import KeyedRegion
-from evenflow.control.regions.ordered import OrderedRegion, refused
+from evenflow.control.regions.ordered import refused
+from evenflow.control.regions.region import Region
 from evenflow.model.entries import FeederFailedEntry, FeederJoinedEntry, FeederLeftEntry
 from evenflow.model.messages import (
     MOST_ERROR,
@@ -28,7 +28,6 @@ from evenflow.model.messages import (
 )
 
 STOPPING = "the cluster is stopping"
-Region = OrderedRegion | KeyedRegion
 
 
 class Feeders:
@@ -106,8 +105,7 @@ class Feeders:
         region = self._regions.get(feeder.region) if feeder is not None else None
         if feeder is None or region is None:
             return ()
-        if isinstance(region, KeyedRegion):
-            region.check(message)
+        region.check(message)
         if isinstance(message, FeederBegan):
             self._partitions.setdefault(peer, feeder.partition)
             feeder = self._joined[peer] = replace(feeder, partition=message.partition)

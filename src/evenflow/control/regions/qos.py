@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from evenflow.control.events import Instruction, Peer, SendInstruction
+from evenflow.control.regions.region import Region
 from evenflow.control.workers import WorkerLife
 from evenflow.model import Performance
 from evenflow.model.entries import QosEntry
@@ -14,10 +14,6 @@ from evenflow.model.messages import ServiceWeights, ShedRows
 from evenflow.model.qos import Qos, qos_of
 from evenflow.policy.keyed.sharing import Sharing
 from evenflow.policy.keyed.targets import ROUND_S, Adjusted, Targets
-
-if TYPE_CHECKING:
-    from evenflow.control.regions.keyed import KeyedRegion
-    from evenflow.control.regions.ordered import OrderedRegion
 
 BUSY_S = 3 * ROUND_S
 """A region counts as one that has rows for so long after they were last told of."""
@@ -41,7 +37,7 @@ class QosKeeper:
     def tick(
         self,
         time: float,
-        regions: Mapping[str, OrderedRegion | KeyedRegion],
+        regions: Mapping[str, Region],
         workers: Mapping[int, WorkerLife],
         serve: Serve,
     ) -> Iterator[Instruction]:
@@ -58,7 +54,7 @@ class QosKeeper:
     def _look(
         self,
         time: float,
-        region: OrderedRegion | KeyedRegion,
+        region: Region,
         workers: Mapping[int, WorkerLife],
         quiet: dict[str, float],
     ) -> Iterator[Instruction]:
@@ -70,7 +66,7 @@ class QosKeeper:
             yield from self._adjust(time, region, qos_of(self._qos, name), IDLE, workers)
 
     def _decide(
-        self, time: float, region: OrderedRegion | KeyedRegion, workers: Mapping[int, WorkerLife], shared: bool
+        self, time: float, region: Region, workers: Mapping[int, WorkerLife], shared: bool
     ) -> Iterator[Instruction]:
         qos = qos_of(self._qos, region.name)
         adjusted = self._targets.decide(time, region.name, qos, region.performance.total, shared)
@@ -99,7 +95,7 @@ class QosKeeper:
     def _adjust(
         self,
         time: float,
-        region: OrderedRegion | KeyedRegion,
+        region: Region,
         qos: Qos,
         adjusted: Adjusted,
         workers: Mapping[int, WorkerLife],
