@@ -94,13 +94,7 @@ class OperatorNames:
         record = query_record(store, query)
         if record is None:
             return ""
-        for name in record.leaving - record.operators.keys():
-            old = record.adopted.get(name)
-            needed = old in record.operators and not _has_state(store, str(old), query)
-            if not needed or not _has_state(store, name, query):
-                drop(store, query, name)
-                record = record.dropped(name)
-                note_operators(store, query, record)
+        record = _without_leftovers(store, record, query)
         unlisted = region not in record.operators and region not in record.leaving
         if unlisted and _has_state(store, region, query):
             return not_listed(region, query)
@@ -116,26 +110,34 @@ class OperatorNames:
         if region in record.operators and _has_state(store, region, query):
             if not _has_state(store, was, query):  # there is nothing to take over
                 return ""
-            heir = self._heir(store, record, region, query)
-            if not heir:
-                return (
-                    f"operator {region} has state of its own in query {query}, and so has {was!r}, as which was= knows "
-                    f"it: leave was= out, and give Cluster absent=[{was!r}] to go on without that, or choose another "
-                    "name"
-                )
-            if why := self.adopted(store, heir, query, behind, beat):
+            if why := self._make_way(store, record, was, region, query, behind, beat):
                 return why
             record = query_record(store, query) or record
-        if was not in record.operators and not any(_has_state(store, name, query) for name in record.operators):
-            return ""  # a new query, of which another operator came first
         if was not in record.operators:
-            return (
-                f"query {query} has no operator {was!r}, as was= of operator {region} says: it has "
-                f"{_listed(record.operators)}. Give one of these, or leave was= out for an operator with fresh state"
-            )
+            return _not_had(store, record, was, region, query)
         if self._present(query, [was], region) and not self._leaves(store, record, was, query):
             return f"operator {region} has was={was!r}, but query {query} has operator {was!r}, too: leave was= out"
         return self._take_over(store, record, was, region, query, behind, beat)
+
+    def _make_way(
+        self,
+        store: Store,
+        record: QueryRecord,
+        was: str,
+        region: str,
+        query: str,
+        behind: Callable[[str, Latest, Kept | None], str],
+        beat: Callable[[], None],
+    ) -> str:
+        """Give the state under the name of a region to the operator that had this name; why that cannot be, or ''."""
+        heir = self._heir(store, record, region, query)
+        if not heir:
+            return (
+                f"operator {region} has state of its own in query {query}, and so has {was!r}, as which was= knows "
+                f"it: leave was= out, and give Cluster absent=[{was!r}] to go on without that, or choose another "
+                "name"
+            )
+        return self.adopted(store, heir, query, behind, beat)
 
     def _take_over(
         self,
@@ -236,6 +238,28 @@ class OperatorNames:
             f"the state of operator {region} has gone to operator {heir} in query {query}: give it that name, or give "
             f"name={region!r} and was={heir!r} in a new Cluster"
         )
+
+
+def _without_leftovers(store: Store, record: QueryRecord, query: str) -> QueryRecord:
+    """Delete what renamings that are over, or were broken off, have left; returns what the query's record is then."""
+    for name in record.leaving - record.operators.keys():
+        old = record.adopted.get(name)
+        needed = old in record.operators and not _has_state(store, str(old), query)
+        if not needed or not _has_state(store, name, query):
+            drop(store, query, name)
+            record = record.dropped(name)
+            note_operators(store, query, record)
+    return record
+
+
+def _not_had(store: Store, record: QueryRecord, was: str, region: str, query: str) -> str:
+    """Why an operator cannot go on with the state of one that its query has not had; empty if it begins anew."""
+    if not any(_has_state(store, name, query) for name in record.operators):
+        return ""  # a new query, of which another operator came first
+    return (
+        f"query {query} has no operator {was!r}, as was= of operator {region} says: it has "
+        f"{_listed(record.operators)}. Give one of these, or leave was= out for an operator with fresh state"
+    )
 
 
 def _has_state(store: Store, name: str, query: str) -> bool:
