@@ -165,7 +165,7 @@ class Controller:
 
     @property
     def feeders(self) -> set[Peer]:
-        """The feeders that are known, also those that are through with their rows."""
+        """All feeders that have joined and not left, also if they are through with their rows."""
         return self._feeders.peers
 
     def unknown(self, feeder: FeederJoinedEvent) -> bool:
@@ -376,7 +376,7 @@ class Controller:
                 yield from self._membership_changed(event.time)
 
     def _stop(self, event: StopEvent) -> Iterator[Instruction]:
-        """Tell everybody. Regions hear of nobody who leaves from now on: what they lose is lost on purpose."""
+        """Tell everybody to stop. From now on regions are not told of peers that leave, since they leave on purpose."""
         self._stopping = True
         yield from self._boundary.each(event.time, lambda region: region.note_rest(event.time))
         yield ClusterStoppingEntry(time=event.time)

@@ -1,4 +1,4 @@
-"""What is written down of the placement of a graph: samples for the event log, and operators that are too heavy."""
+"""Samples of a graph's placement for the event log, and warnings of operators that are too heavy for any worker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from evenflow.policy.graph.energies.energy import PartialPlacement
 from evenflow.policy.graph.moves.levels import Decision
 
 LISTED_ENERGIES = 64
-"""Of graphs with more operators than these, only the total energy is written down."""
+"""A graph with more operators than these gets no energies of operators in its samples, only the total."""
 
 
 def host_loads(problem: PlacementProblem) -> npt.NDArray[np.float64]:
@@ -75,7 +75,7 @@ def graph_sample(
     decision: Decision,
     measured: GraphStatistics,
 ) -> GraphSampleEntry:
-    """What the placement saw, and what is to move; in `problem`, units of spread operators are background."""
+    """The figures that the placement saw, and its moves; in `problem`, units of spread operators are background."""
     loads = host_loads(problem)
     total, energies = energies_of(problem)
     summary = measured.latencies.summary

@@ -1,4 +1,4 @@
-"""A keyed operator: its feeders, its workers, and what happens to its state when one of them is lost."""
+"""A keyed operator: its feeders, its workers, and the consequences for its state if one of them is lost."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class KeyedRegion(Region):
             opened=event.time,
         )
         self.begun: dict[Peer, FeederJoinedEvent] = {}
-        """Feeders that have had a row: those in `feeders`, those that wait, and those of attempts given up."""
+        """Feeders that have had a row: all of `feeders`, feeders that wait, and feeders of given up attempts."""
         self._owners = OwnersLog(event.region)
         self._order_warning = event.order_warning
         self._late = LateRows(event.region)
@@ -118,7 +118,7 @@ class KeyedRegion(Region):
 
     @property
     def senders(self) -> set[Peer]:
-        """Those that send rows to its units."""
+        """The peers that send rows to its units."""
         return self.feeders
 
     @property
@@ -196,7 +196,9 @@ class KeyedRegion(Region):
                 movement = self.movements.under_way.get(message.move)
                 if message.outcome != "lost":
                     yield from self.movements.hear(time, worker, message, self.senders)
-                elif movement is not None and worker == movement.source:  # it could not put back what it had taken out
+                elif (
+                    movement is not None and worker == movement.source
+                ):  # it could not put back the units that it had taken out
                     why = f"units {list(movement.units)[:5]} are lost: {message.reason}"
                     yield from self._endings.lose_state(time, why)
                 yield from self.stored.load(time)
@@ -210,7 +212,7 @@ class KeyedRegion(Region):
                 yield from self._admit()
 
     def _on(self, worker: int) -> str:
-        """What a worker has of this region."""
+        """The part of this region that a worker has, in words."""
         owned = len(self.movements.table.units_of(worker))
         return f"the state of {owned} of {self.units} units of {self.name}"
 
@@ -364,7 +366,7 @@ class KeyedRegion(Region):
             yield from self.movements.resume(time, self.senders)
 
     def rebalance(self, time: float) -> Iterator[Instruction]:
-        """All workers have reported: ask the balance."""
+        """Called when all workers have reported: ask the balance."""
         return self.balancing.rebalance(time, self.feeders, self.draining)
 
     def snapshot(self, time: float) -> KeyedSnapshot:

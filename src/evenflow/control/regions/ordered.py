@@ -66,7 +66,7 @@ class OrderedRegion(Region):
     def set_workers(
         self, time: float, workers: Mapping[int, WorkerLife], reasons: Mapping[int, str] | None = None
     ) -> Iterator[Instruction]:
-        """Set the live workers: counters of new and restarted workers start at 0, those of lost ones are dropped."""
+        """Set the live workers: counters of new and restarted workers start at 0, counters of lost ones are dropped."""
         for worker, life in self.workers.items():
             if workers.get(worker) != life:
                 del self.totals[worker]
@@ -100,7 +100,7 @@ class OrderedRegion(Region):
         return SendInstruction(peer, directory)
 
     def hear(self, time: float, feeder: FeederJoinedEvent, message: FeederMessage) -> Iterable[Instruction]:
-        """Add a feeder's report to the counters; what it says of lost workers is ignored."""
+        """Add a feeder's report to the counters, but for the parts about lost workers."""
         if isinstance(message, FeederReport):
             self.feeding_s += message.feeding_s
             self.rows_out += message.rows_out
@@ -218,5 +218,5 @@ def balance_failed(time: float, region: str, balance: str, error: Exception) -> 
 
 
 def _plain(weights: Mapping[int, int]) -> dict[int, float]:
-    """Weights for the event log; those of a balance may be numpy's numbers."""
+    """Weights for the event log; a balance may have made them with numpy."""
     return {int(worker): float(weight) if weight % 1 else int(weight) for worker, weight in weights.items()}

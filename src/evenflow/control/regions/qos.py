@@ -1,4 +1,4 @@
-"""Targets of latency carried out: workers are told by which weights to serve, feeders what share of rows to drop."""
+"""Carries out targets of latency: workers get weights by which to serve regions, feeders shares of rows to drop."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from evenflow.policy.keyed.sharing import Sharing
 from evenflow.policy.keyed.targets import ROUND_S, Adjusted, Targets
 
 BUSY_S = 3 * ROUND_S
-"""A region counts as one that has rows for so long after they were last told of."""
+"""For so many seconds after rows were last reported, a region counts as busy."""
 IDLE_S = 60.0
-"""A region without rows for so long gives everything back: what it needed then says nothing of its next rows."""
+"""A region without rows for so many seconds loses its extra weight and drops no rows: its earlier needs say nothing of
+its next rows."""
 
 Serve = Callable[[float, str, Callable[[], Iterable[Instruction]]], Iterable[Instruction]]
-"""Serves one region by name, at a time (`boundary`)."""
+"""Serves the region of this name at this time (`boundary`)."""
 IDLE = Adjusted(1.0, 0.0, 0.0, "no rows")
 
 
 class QosKeeper:
-    """What regions get of the workers they share, by `qos`: weights, and targets that change them."""
+    """Keeps the targets of latency in `qos`: raises weights of regions, and has feeders drop rows where allowed."""
 
     def __init__(self, qos: Mapping[str, float | Qos], sharing: Sharing) -> None:
         self._qos, self._sharing = dict(qos), sharing
@@ -41,7 +42,7 @@ class QosKeeper:
         workers: Mapping[int, WorkerLife],
         serve: Serve,
     ) -> Iterator[Instruction]:
-        """Look at every target, and do what follows; `serve` keeps an error of one region from the others."""
+        """Check every target and adjust weights and shedding; `serve` keeps an error of one region from the others."""
         if not any(isinstance(given, Qos) for given in self._qos.values()):
             return
         quiet: dict[str, float] = {}
@@ -58,7 +59,7 @@ class QosKeeper:
         workers: Mapping[int, WorkerLife],
         quiet: dict[str, float],
     ) -> Iterator[Instruction]:
-        """Add to `quiet` for how long a region has had no rows; one that is idle gives everything back."""
+        """Add to `quiet` for how long a region has had no rows; reset a region that is idle."""
         name = region.name
         seconds = quiet[name] = self._quiet_s(time, name, region.performance.total)
         if seconds >= IDLE_S and (name in self._sharing.boosts or region.shed):
@@ -74,7 +75,7 @@ class QosKeeper:
             yield from self._adjust(time, region, qos, adjusted, workers)
 
     def joined(self, peer: Peer) -> Iterator[Instruction]:
-        """A worker has started: tell it what the others know."""
+        """A worker has started: tell it the weights that the others have."""
         if self._sharing.boosts:
             yield SendInstruction(peer, self._weights())
 

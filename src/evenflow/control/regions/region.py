@@ -1,4 +1,4 @@
-"""What the controller asks of every region, and what it gets from regions without state."""
+"""The base class of all regions: what the controller can ask of each, with answers for regions without state."""
 
 from __future__ import annotations
 
@@ -73,15 +73,15 @@ class Region(ABC):
 
     @abstractmethod
     def tick(self, time: float) -> Iterable[Instruction]:
-        """Do what is due at this time."""
+        """Do everything that is due at this time."""
 
     @abstractmethod
     def note_rest(self, time: float) -> Iterable[Instruction]:
-        """The entries of what came and left since the last ones: it is the last moment."""
+        """The entries of the rows that came and left since the last entries; no others follow."""
 
     @abstractmethod
     def snapshot(self, time: float) -> Snapshot | KeyedSnapshot:
-        """The region now."""
+        """The figures of the region now."""
 
     # -- state
 

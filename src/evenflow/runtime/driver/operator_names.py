@@ -44,8 +44,8 @@ class Kept:
     was: str | None = field(default=None, compare=False)
     """The name that it had before, if it has another one now."""
     new_beside: Callable[[str], Sequence[str]] = field(default=lambda stored: (), compare=False)
-    """What it has more than a stored operator, given as `operator`, with whose state it can go on otherwise; it begins
-    empty. Nothing if that is another operator."""
+    """Given the `operator` of a manifest, the parts that this operator has beside it, and that begin empty. Without
+    any, the two have to be the same for it to go on with that state."""
 
 
 class OperatorNames:
@@ -56,7 +56,7 @@ class OperatorNames:
         self.absent: frozenset[str] = frozenset()
         """Operators that the user has left out of queries that had them."""
         self.uses: Callable[[str, Iterable[str]], dict[str, int] | None] = lambda query, names: None
-        """How often some operators are in the plan of a query; None if that is not known."""
+        """How many times each of some operators is in the plan of a query; None if that is not known."""
 
     def _present(self, query: str, names: Iterable[str], region: str) -> set[str]:
         """The operators among `names` that a query has now: by Spark's plan, or those that this cluster has open.
@@ -169,13 +169,13 @@ class OperatorNames:
         return ""
 
     def _has_adopted(self, store: Store, record: QueryRecord, region: str, query: str) -> bool:
-        """Whether an operator has the state of the name that `was` says: then that name may be another's by now."""
+        """Whether an operator already has the state of its earlier name, `was`: by now another may have that name."""
         was = self._kept[region].was
         done = region in record.operators and record.adopted.get(region) == was
         return done and _has_state(store, region, query)
 
     def _leaves(self, store: Store, record: QueryRecord, name: str, query: str) -> bool:
-        """Whether an operator is going to take over other state than is under its name."""
+        """Whether an operator is going to take over the state of another name, and leave the state under its own."""
         kept = self._kept.get(name)
         away = kept is not None and kept.was is not None and kept.was != name and kept.was in record.operators
         return away and not self._has_adopted(store, record, name, query)
@@ -187,7 +187,7 @@ class OperatorNames:
         return next((heir for heir in there if not self._has_adopted(store, record, heir, query)), "")
 
     def _exchange(self, record: QueryRecord, region: str, query: str) -> list[str]:
-        """The operators of which each has the earlier name of the next, in a ring; none if there is no such ring."""
+        """A ring of operators in which each takes the name that the next one had; empty if there is none."""
         ring = [region]
         while (kept := self._kept.get(ring[-1])) is not None and kept.was is not None:
             if kept.was == region:

@@ -1,4 +1,4 @@
-"""What Spark says of the streaming queries that feed a cluster."""
+"""The streaming queries that feed a cluster, as Spark knows them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from evenflow.runtime.driver.stages import SCOPE
 
 KEPT = 100
-"""Runs that are remembered, at most."""
+"""The most runs that are remembered."""
 FIRST = ("GraphTask", "KeyedTask", "RowTask")
-"""What nodes of a plan run by which rows come to operators with state."""
+"""The tasks of plan nodes that take in rows for operators with state."""
 LAST = ("GraphTask", "KeyedTask", "TickTask")
-"""The same of those from which their results come: an operator whose rows are put in order has two nodes."""
+"""The tasks of plan nodes that give their results: an operator whose rows are put in order has two nodes."""
 
 
 class Queries:

@@ -19,7 +19,7 @@ from evenflow.control.events import StageFacts
 from evenflow.errors import first_line
 
 KEPT = 1000
-"""Pairs of stage and operator that are remembered, at most."""
+"""The most pairs of stage and operator that are remembered."""
 TRIES = 5
 """The scheduler changes its table while it is read, so that a stage may be missed once."""
 PAUSE_S = 0.02
@@ -140,7 +140,7 @@ def _rdd(told: Mapping[str, Any]) -> RDD:
 
 
 def operators_in(rdds: Mapping[int, RDD]) -> list[int]:
-    """The RDDs that apply operators: the first one of each node of the plan; those after it pack rows."""
+    """The RDDs that apply operators: the first RDD of each node of the plan; later RDDs of a node only pack rows."""
     return [
         rdd.id
         for rdd in rdds.values()
@@ -166,7 +166,7 @@ def keeper_of(rdds: Mapping[int, RDD], operators: list[int]) -> int | None:
 def _object(top: Any, rdds: Mapping[int, RDD], start: int, target: int) -> Any:
     """Spark's own object for RDD `target`, found from that of `start`, the last RDD of the stage."""
     ways: dict[int, tuple[int, int]] = {}
-    """By RDD, the one that follows it and its place among that one's parents."""
+    """By RDD, the RDD that follows it, and its place among the parents of that RDD."""
     front = [start]
     while front and target not in ways and target != start:
         reached = [(rdd, place, parent) for rdd in front for place, parent in enumerate(rdds[rdd].parents)]
