@@ -1,4 +1,4 @@
-"""The boundary around each region: an error while one region is served ends that region, and nothing else.
+"""The boundary around each region: an error while one region is served closes that region, and no other.
 
 Handlers of a region run inside `Boundary.serve`. If one raises, the region may be in any state, so it is closed: its
 tasks are told the error, workers drop its state, and the event log has a `region-failed`. Other regions do not notice.
@@ -13,8 +13,9 @@ from functools import partial
 from typing import TypeVar
 
 from evenflow.control.events import CancelInstruction, Instruction, SendInstruction
-from evenflow.control.feeders import Feeders, Region
+from evenflow.control.feeders import Feeders
 from evenflow.control.regions.keyed import KeyedRegion
+from evenflow.control.regions.region import Region
 from evenflow.control.workers import WorkerLife
 from evenflow.errors import ProtocolError, described
 from evenflow.model.entries import ControllerErrorEntry, RegionFailedEntry
@@ -22,7 +23,7 @@ from evenflow.model.messages import AbandonMoves, DropState, EvaluationLost, Fee
 
 R = TypeVar("R", bound=Region)
 REMEMBERED = 1000
-"""Regions that have failed whose errors are remembered, at most."""
+"""The most failed regions whose errors are remembered."""
 
 
 class Boundary:
@@ -38,7 +39,7 @@ class Boundary:
         self._regions, self._feeders, self._live, self._forget = regions, feeders, live, forget
 
     def serve(self, time: float, name: str, act: Callable[[], Iterable[Instruction]]) -> list[Instruction]:
-        """The instructions of `act`, which serves one region; if it fails, those that close the region.
+        """The instructions of `act`, which serves one region; if it fails, also the instructions that close the region.
 
         A `ProtocolError` is the fault of whoever sent the message, and is passed on.
         """
@@ -61,13 +62,13 @@ class Boundary:
         for region in list(self._regions.values()):
             yield from self.one(time, region, act)
 
-    def each_keyed(self, time: float, act: Callable[[KeyedRegion], Iterable[Instruction]]) -> Iterator[Instruction]:
-        """Serve all regions that have units."""
-        for region in [each for each in self._regions.values() if isinstance(each, KeyedRegion)]:
+    def each_with_units(self, time: float, act: Callable[[Region], Iterable[Instruction]]) -> Iterator[Instruction]:
+        """Serve all regions whose workers keep state; there may be many others."""
+        for region in [each for each in self._regions.values() if each.units]:
             yield from self.one(time, region, act)
 
     def close(self, time: float, name: str, error: str) -> Iterator[Instruction]:
-        """Close a region because of an error. What the region itself would do about it cannot be relied on."""
+        """Close a region because of an error. The region's own methods cannot be relied on any more."""
         region = self._regions.pop(name, None)
         why = (
             f"the controller could not go on with it ({error}), and has closed it: make the DataFrame anew, and start "
@@ -87,7 +88,7 @@ class Boundary:
             yield from self._cleaned(time, region)
 
     def _cleaned(self, time: float, region: KeyedRegion) -> Iterator[Instruction]:
-        """Have workers drop all state of a region, and forget its movements; as far as the region can tell of them."""
+        """Have workers drop the state of a region and forget its movements, as far as the region still knows them."""
         try:
             moves, evaluations = tuple(region.movements.under_way), region.evaluations
             stored = {evaluation: evaluation in evaluations.stored for evaluation in evaluations.ids}

@@ -38,11 +38,12 @@ from evenflow.control.events import (
     TaskEndedEvent,
     TickEvent,
 )
-from evenflow.control.feeders import STOPPING, Feeders, Region
+from evenflow.control.feeders import STOPPING, Feeders
 from evenflow.control.graphs.region import GraphRegion
 from evenflow.control.regions.keyed import KeyedRegion
 from evenflow.control.regions.ordered import OrderedRegion
 from evenflow.control.regions.qos import QosKeeper
+from evenflow.control.regions.region import Region
 from evenflow.control.workers import WorkerRecord, Workers
 from evenflow.model import WorkerStatus
 from evenflow.model.entries import (
@@ -112,7 +113,7 @@ class Controller:
             case CheckpointTakenEvent():
                 return self._checkpoint_taken(event)
             case MoveAskedEvent():
-                region = self._keyed(event.move.region)
+                region = self._with_units(event.move.region)
                 return self._boundary.one(event.time, region, lambda each: each.carry_out(event.time, [event.move]))
             case MemoryAskedEvent():
                 return self._workers.ask_memory(event)
@@ -125,7 +126,7 @@ class Controller:
             case TaskEndedEvent():
                 return self._task_ended(event)
             case ResultUnpersistedEvent():
-                return self._boundary.each_keyed(event.time, lambda region: region.unpersisted(event))
+                return self._boundary.each_with_units(event.time, lambda region: region.unpersisted(event))
             case RegionFailedEvent():
                 return self._boundary.close(event.time, event.region, event.error)
             case TickEvent():
@@ -167,18 +168,18 @@ class Controller:
 
     @property
     def feeders(self) -> set[Peer]:
-        """The feeders that are known, also those that are through with their rows."""
+        """All feeders that have joined and not left, also if they are through with their rows."""
         return self._feeders.peers
 
     def unknown(self, feeder: FeederJoinedEvent) -> bool:
         """Whether a task is the first one of its query at a keyed operator."""
-        region = self._keyed(feeder.region)
-        return bool(feeder.query) and region is not None and not region.evaluations.knows(feeder)
+        region = self._regions.get(feeder.region)
+        return bool(feeder.query) and region is not None and not region.knows(feeder)
 
     def kept(self, name: str) -> set[int]:
         """The persisted RDDs whose evaluations have state in a region."""
-        region = self._keyed(name)
-        return region.evaluations.kept if region is not None else set()
+        region = self._regions.get(name)
+        return region.kept if region is not None else set()
 
     def run_of(self, peer: Peer) -> str:
         """The run of the query of a feeder that has not ended; empty for any other peer."""
@@ -219,9 +220,10 @@ class Controller:
         own = str(getattr(told.message if isinstance(told, SendInstruction) else told, "region", ""))
         return own or (self._feeders.region_of(told.peer) if isinstance(told, SendInstruction) else "")
 
-    def _keyed(self, name: str) -> KeyedRegion | None:
+    def _with_units(self, name: str) -> Region | None:
+        """A region by name, if its workers keep state."""
         region = self._regions.get(name)
-        return region if isinstance(region, KeyedRegion) else None
+        return region if region is not None and region.units else None
 
     def _forget(self, name: str) -> None:
         self._qos.forget(name)
@@ -230,7 +232,7 @@ class Controller:
     # -- regions
 
     def _region_opened(self, event: RegionOpenedEvent) -> Iterator[Instruction]:
-        known = self._keyed(event.region)
+        known = self._with_units(event.region)
         self._feeders.failed.pop(event.region, None)
         if known is not None and event.durable:
             yield from self._boundary.one(event.time, known, lambda region: region.reopen(event))
@@ -270,11 +272,13 @@ class Controller:
             yield StoreFailedEntry(
                 time=event.time, region=save.region, query=save.query, what=save.kind, error=event.error
             )
-        yield from self._boundary.one(event.time, self._keyed(save.region), lambda region: region.save_ended(event))
+        yield from self._boundary.one(
+            event.time, self._with_units(save.region), lambda region: region.save_ended(event)
+        )
 
     def _checkpoint_taken(self, event: CheckpointTakenEvent) -> Iterator[Instruction]:
         yield CheckpointTakenEntry(time=event.time, why=event.why)
-        yield from self._boundary.each_keyed(event.time, lambda region: region.give_up_stored(event))
+        yield from self._boundary.each_with_units(event.time, lambda region: region.give_up_stored(event))
 
     # -- workers
 
@@ -302,7 +306,7 @@ class Controller:
         """Handle a message of a live worker, for a region or about itself."""
         if isinstance(message, WorkerRegionMessage):
             return self._boundary.one(
-                time, self._keyed(message.region), lambda region: _pass_on(time, region, worker, message)
+                time, self._with_units(message.region), lambda region: _pass_on(time, region, worker, message)
             )
         match message:
             case WorkerTrouble():
@@ -314,7 +318,7 @@ class Controller:
                 worker.heard = time
                 worker.rows, worker.frames, worker.busy_s = message.rows, message.frames, message.busy_s
                 worker.answered = max(worker.answered, message.answers)
-                return self._boundary.each_keyed(time, lambda region: region.worker_busy(time, worker.id, message))
+                return self._boundary.each_with_units(time, lambda region: region.worker_busy(time, worker.id, message))
             case WorkerAlive():
                 worker.heard = time
             case MemorySet():
@@ -326,7 +330,7 @@ class Controller:
         yield from self._boundary.each(time, lambda region: region.tick(time))
         yield from self._qos.tick(time, self._regions, self._workers.live, self._boundary.serve)
         waited_for: dict[int, float] = {}
-        yield from self._boundary.each_keyed(time, lambda region: region.note_waits(waited_for))
+        yield from self._boundary.each_with_units(time, lambda region: region.note_waits(waited_for))
         for worker in self._silent(time, waited_for):
             quiet = time - worker.heard
             worker.why = f"it answered nothing for {quiet:.0f} s while its state was needed, and is replaced"
@@ -380,7 +384,7 @@ class Controller:
                 yield from self._membership_changed(event.time)
 
     def _stop(self, event: StopEvent) -> Iterator[Instruction]:
-        """Tell everybody. Regions hear of nobody who leaves from now on: what they lose is lost on purpose."""
+        """Tell everybody to stop. From now on regions are not told of peers that leave, since they leave on purpose."""
         self._stopping = True
         yield from self._boundary.each(event.time, lambda region: region.note_rest(event.time))
         yield ClusterStoppingEntry(time=event.time)
@@ -389,9 +393,7 @@ class Controller:
             yield SendInstruction(life.peer, Shutdown(STOPPING))
 
 
-def _pass_on(
-    time: float, region: KeyedRegion, worker: WorkerRecord, message: WorkerRegionMessage
-) -> Iterable[Instruction]:
+def _pass_on(time: float, region: Region, worker: WorkerRecord, message: WorkerRegionMessage) -> Iterable[Instruction]:
     """Pass a message of a live worker on to its region."""
     region.check(message)
     worker.heard = time

@@ -1,4 +1,4 @@
-"""Events that the controller handles and instructions that it gives: values, so that tests can compare lists."""
+"""Events that the controller handles, and its instructions: values, so that tests can compare lists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Said = WorkerHello | WorkerMessage | FeederMessage
 Transfer = Literal["direct", "store"]
 """How units move: from one worker to the other, or by way of the store."""
 WARM = 3
-"""Periods with rows before operators of a graph are placed by what was measured, unless told otherwise."""
+"""Periods with rows before operators of a graph are placed by measurements, unless a user says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class MessageEvent:
 
 @dataclass(frozen=True, slots=True)
 class GraphPlacing:
-    """A graph, and what is known beforehand of the workers that its operators are placed on."""
+    """A graph, and facts known beforehand about the workers that its operators are placed on."""
 
     shape: GraphShape
     placement: Placement
@@ -45,7 +45,7 @@ class GraphPlacing:
     quotas: Mapping[int, float] = field(default_factory=dict)
     """By worker, the load that it may have at most; 1 if not given."""
     coefficients: Mapping[int, float] = field(default_factory=dict)
-    """By worker, what a row costs there against elsewhere; measured if not given."""
+    """By worker, the factor by which a row takes longer there than usual; measured if not given."""
     links: Mapping[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
     """By pair of workers, delay in ms and bytes a second; measured if not given."""
     period: float = 1.0
@@ -53,7 +53,7 @@ class GraphPlacing:
     every_s: float = 30.0
     """Seconds after which a placement that does not weigh moves itself is asked again."""
     warm: int = WARM
-    """Periods with rows before operators are placed by what was measured."""
+    """Periods with rows before operators are placed by measurements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class RegionOpenedEvent:
     order_warning: str = ""
     """The warning to give, once, if several partitions of a batch have rows; empty if their order does not matter."""
     graph: GraphPlacing | None = None
-    """Of the region of a graph: what it looks like, and how its operators are placed."""
+    """The graph, if the region is one, and how its operators are placed."""
     given: str = ""
-    """The name that it was to have, if that was not free; empty if it has it."""
+    """The name that the user asked for, if it was not free; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegionFailedEvent:
-    """What the controller wants done for a region cannot be done: the region is to be closed."""
+    """An instruction for a region could not be carried out: the region is to be closed."""
 
     time: float
     region: str

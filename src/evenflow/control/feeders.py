@@ -1,4 +1,4 @@
-"""The tasks that feed regions: who they are, and what they say. It is passed on to their regions."""
+"""The tasks that feed regions: each task's region, and its messages, which are passed on to that region."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from evenflow.control.events import (
     PeerLeftEvent,
     SendInstruction,
 )
-from evenflow.control.regions.keyed import KeyedRegion
-from evenflow.control.regions.ordered import OrderedRegion, refused
+from evenflow.control.regions.ordered import refused
+from evenflow.control.regions.region import Region
 from evenflow.model.entries import FeederFailedEntry, FeederJoinedEntry, FeederLeftEntry
 from evenflow.model.messages import (
     MOST_ERROR,
@@ -28,7 +28,6 @@ from evenflow.model.messages import (
 )
 
 STOPPING = "the cluster is stopping"
-Region = OrderedRegion | KeyedRegion
 
 
 class Feeders:
@@ -38,16 +37,16 @@ class Feeders:
         self._regions = regions
         self._joined: dict[Peer, FeederJoinedEvent] = {}
         self._partitions: dict[Peer, int] = {}
-        """As they joined, of those that have begun: the partition of their rows may be another."""
+        """By task that has begun, the partition that it named when it joined; its rows may be of another."""
         self._ended: set[Peer] = set()
-        """Those that are through with their rows."""
+        """Tasks that are through with their rows."""
         self.failed: dict[str, str] = {}
-        """By region that was closed because of an error: what its tasks are told."""
+        """By region that was closed because of an error, the reason that its tasks are given."""
         self._stopping = False
 
     @property
     def peers(self) -> set[Peer]:
-        """Those that are known, also those that are through with their rows."""
+        """All tasks that have joined and not left, also if they are through with their rows."""
         return self._joined.keys() | self._ended
 
     def run_of(self, peer: Peer) -> str:
@@ -61,7 +60,7 @@ class Feeders:
         return feeder.region if feeder is not None else ""
 
     def dismiss(self, region: str) -> list[FeederJoinedEvent]:
-        """Forget the tasks of a region that is closed, and return them: what they say from now on is ignored."""
+        """Forget the tasks of a region that is closed, and return them; their messages are ignored from now on."""
         gone = [feeder for feeder in self._joined.values() if feeder.region == region]
         for feeder in gone:
             del self._joined[feeder.peer]
@@ -101,13 +100,12 @@ class Feeders:
         yield from region.join(event)
 
     def hear(self, time: float, peer: Peer, message: FeederMessage) -> Iterable[Instruction]:
-        """Handle a message of a task; what comes of one that is not known, or whose region is gone, is ignored."""
+        """Handle a message of a task; it is ignored if the task is not known or its region is gone."""
         feeder = self._joined.get(peer)
         region = self._regions.get(feeder.region) if feeder is not None else None
         if feeder is None or region is None:
             return ()
-        if isinstance(region, KeyedRegion):
-            region.check(message)
+        region.check(message)
         if isinstance(message, FeederBegan):
             self._partitions.setdefault(peer, feeder.partition)
             feeder = self._joined[peer] = replace(feeder, partition=message.partition)
@@ -120,7 +118,7 @@ class Feeders:
     def _failed(
         self, time: float, feeder: FeederJoinedEvent, region: Region, message: FeederFailed
     ) -> Iterator[Instruction]:
-        """A task fails. If the cluster is stopping, that is why, unless the user's function failed on a worker."""
+        """A task fails. If the cluster is stopping, only a failure of the user's function on a worker is recorded."""
         if not self._stopping or message.worker is not None:
             yield FeederFailedEntry(
                 time=time,
@@ -134,7 +132,7 @@ class Feeders:
             yield from region.hear(time, feeder, message)
 
     def leave(self, event: PeerLeftEvent) -> Iterator[Instruction]:
-        """A peer has left, which may have been a task."""
+        """A peer has left; it may have been a task."""
         feeder, ended = self._joined.pop(event.peer, None), event.peer in self._ended
         self._ended.discard(event.peer)
         if feeder is None:
@@ -148,7 +146,7 @@ class Feeders:
             yield from region.leave(feeder, event, ended)
 
     def stop(self) -> Iterator[Instruction]:
-        """Tell all of them that the cluster is stopping."""
+        """Tell all tasks that the cluster is stopping."""
         self._stopping = True
         for peer in self._joined:
             yield SendInstruction(peer, FeederRefused(STOPPING))

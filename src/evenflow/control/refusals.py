@@ -113,7 +113,7 @@ def uncounted(feeder: FeederJoinedEvent) -> str:
 
 
 def mixed(feeder: FeederJoinedEvent, kept: str) -> str:
-    """Results of a new evaluation would be put together with those of another; `kept`: how Spark keeps those."""
+    """Results of a new evaluation would be mixed with results of another; `kept` says how Spark keeps the latter."""
     return (
         f"batch {feeder.epoch} of query {feeder.query}: some results of another evaluation are {kept} and some "
         f"of them are lost: together with new ones they make no sense. {RUN_AGAIN}"

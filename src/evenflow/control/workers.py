@@ -1,4 +1,4 @@
-"""The workers of a cluster: which are live, their addresses and budgets, and what they have done."""
+"""The workers of a cluster: which are live, their addresses, their budgets and their counters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class WorkerLife:
 
 @dataclass(slots=True)
 class WorkerRecord:
-    """What the controller knows of one worker, in its present incarnation or its last."""
+    """The controller's record of one worker, in its present incarnation or its last."""
 
     id: int
     state: str = "starting"
@@ -55,7 +55,7 @@ class WorkerRecord:
     answered: int = 0
     """The number of the latest question that it has answered with a report."""
     memory: int = 0
-    """Bytes that the user has given it for state since the cluster started; 0: as it was then."""
+    """The budget in bytes that the user has given it since the cluster started; 0 if it has its first one."""
 
 
 class Workers:
@@ -118,7 +118,7 @@ class Workers:
     # -- memory
 
     def ask_memory(self, event: MemoryAskedEvent) -> Iterator[Instruction]:
-        """Tell the workers, and those that will be started in their place."""
+        """Tell the workers their new budgets, and note these for workers that are started in their place."""
         for number, memory in event.memory.items():
             worker = self[number]
             worker.memory = memory
@@ -183,7 +183,7 @@ class Workers:
 
 
 def listed(workers: Mapping[int, WorkerLife], deep: bool = False) -> tuple[WorkerAddress, ...]:
-    """The addresses of workers for feeders; with `deep`, those for feeders of keyed operators."""
+    """The addresses of workers for feeders; with `deep`, the ports for feeders of keyed operators."""
     return tuple(
         WorkerAddress(worker, life.incarnation, life.host, life.pid, life.deep if deep else life.port)
         for worker, life in workers.items()

@@ -1,1 +1,1 @@
-"""Batches of a query: attempts, evaluations, and what is stored of them."""
+"""Batches of a query: attempts, evaluations, and their state in the store."""

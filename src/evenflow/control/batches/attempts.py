@@ -64,7 +64,7 @@ class Attempt:
     repeats: Attempt | None = None
     """The whole attempt whose results it gives again; it has no log, and the other one counts."""
     left: dict[str, int] = field(default_factory=dict)
-    """If it repeats another: by worker, the logged rows that had not come again when a task last asked."""
+    """If it repeats another attempt: by worker, the logged rows that had not come again when a task last asked."""
 
     @classmethod
     def of(cls, number: int, feeder: FeederJoinedEvent, before: AttemptKey) -> Attempt:
@@ -108,7 +108,7 @@ class Attempt:
 
     @property
     def short(self) -> bool:
-        """Whether it is through, and rows of the attempt that it repeats have not come again."""
+        """Whether it is through although some rows of the attempt that it repeats have not come again."""
         return self.whole and self.repeats is not None and (not self.left or any(self.left.values()))
 
     @property
@@ -141,7 +141,7 @@ class Attempt:
 
     @property
     def seen(self) -> str:
-        """For messages: how many of the partitions it has finished."""
+        """How many of the partitions it has finished, in words for messages."""
         parts = [f"{self._accounted(kind)} of {self.expected.get(kind, 0) or '?'}" for kind in range(self.kinds)]
         return " and ".join(parts)
 
@@ -156,6 +156,6 @@ class Attempt:
 
 
 def facts_of(feeder: FeederJoinedEvent) -> StageFacts:
-    """What Spark says of a task's stage; a task for which it is not known has been refused before."""
+    """Spark's facts about a task's stage; tasks without such facts have been refused before."""
     assert isinstance(feeder.facts, StageFacts)
     return feeder.facts

@@ -64,7 +64,7 @@ class Epochs:
         self.given_up = ""
         """The warning that results of part of a batch were given out, and the batch is evaluated again; else empty."""
         self.dropped: set[Peer] = set()
-        """Feeders of attempts that were given up for a newer one; they are yet to be told."""
+        """Feeders of attempts that were given up for a newer one, and do not know it yet."""
         self.settled = False
         """Whether a batch was settled whose manifest is yet to be put into the store."""
         self.started: Begun | None = None
@@ -73,7 +73,7 @@ class Epochs:
         if saved is not None and (saved.base.key, saved.wholes, saved.begun.epoch) != (NOTHING, (), -1):
             self._resume(saved)
 
-    # -- what was before
+    # -- earlier runs
 
     def _resume(self, saved: Saved) -> None:
         """Continue from the notes and manifests in the store."""
@@ -148,7 +148,7 @@ class Epochs:
             self.attempt.waiting = [peer for peer in self.attempt.waiting if peer not in peers]
 
     def _mixed(self, feeder: FeederJoinedEvent) -> str:
-        """Why there must be no new attempt: its results would be mixed with those of another; empty if not."""
+        """Why there must be no new attempt, since its results would be mixed with results of another; empty if not."""
         facts = facts_of(feeder)
         kept = facts.kept is not None and any(
             each.kept == facts.kept and each.run == feeder.run and each.touched for each in self.attempts
@@ -230,7 +230,7 @@ class Epochs:
         )
 
     def void(self) -> Voided | None:
-        """The source does not give the rows again that the present attempt repeats: what it repeats counts no more."""
+        """The source gives other rows than for the attempt that the present one repeats: that one counts no more."""
         now = self.attempt
         if now is None or now.repeats is None or now.repeats not in self.attempts:
             return None
@@ -271,7 +271,7 @@ class Epochs:
         return ""
 
     def unnoted(self, key: AttemptKey, why: str) -> bool:
-        """A note of an attempt could not be put into the store, so it does not count; nor does one that repeats it.
+        """A note of an attempt could not be put into the store: that attempt does not count, nor do repeats of it.
 
         Returns whether that is the present one, which is poisoned then.
         """
@@ -284,7 +284,7 @@ class Epochs:
         return any(each is self.attempt for each in failed)
 
     def poison(self, why: str) -> set[Peer]:
-        """State is lost, or has rows of tasks that broke off: the present attempt cannot count. Returns its feeders.
+        """State is lost, or has rows of tasks that broke off, so the present attempt cannot count. Returns its feeders.
 
         An attempt that is whole still counts: it no longer needs the state in memory, and Spark may have committed it.
         """

@@ -34,8 +34,8 @@ from evenflow.model.routing import FIRST_SHARE
 IDLE_S = 60.0
 """The state of a batch evaluation without feeders is dropped after this time."""
 AWAITED_S = 600.0
-"""The same for an evaluation whose rows wait for ticks, since Spark may do other parts of its plan before them; and for
-the newest evaluation that has had ticks, since further actions on its DataFrame may come."""
+"""An evaluation whose rows wait for ticks is kept for this time, since Spark may do other parts of its plan first; so
+is the newest evaluation that has had ticks, since further actions on its DataFrame may come."""
 REMEMBERED = 1000
 """The number of ended evaluations that are remembered, so that late tasks are refused and not given fresh state."""
 

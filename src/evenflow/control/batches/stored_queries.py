@@ -53,8 +53,8 @@ from evenflow.model.messages import (
 )
 
 LEFT_S = 60.0
-"""After so long without a task, an attempt that repeats another is taken to be over: its stage may have to wait until
-others leave it a slot, and units can wait to be moved."""
+"""After so many seconds without a task, an attempt that repeats another counts as over. Until then its stage may be
+waiting for slots, and units can wait to be moved."""
 
 
 @dataclass
@@ -66,9 +66,9 @@ class StoredQueries:
     evaluations: Evaluations
     movements: Movements
     asked: dict[str, float] = field(default_factory=dict)
-    """By evaluation, the time at which workers were last told to load."""
+    """By evaluation, when workers were last told to load its state."""
     warned: bool = False
-    """Whether it was told that results of part of a batch were given out before all of it was evaluated."""
+    """Whether the user was warned that results of part of a batch were given out before all of it was evaluated."""
 
     # -- tasks
 
@@ -171,7 +171,7 @@ class StoredQueries:
             yield CancelInstruction(now.running or now.stage, f"region {self.region}: {why}")
 
     def differs(self, time: float, told: RowsDiffer) -> Iterator[Instruction]:
-        """A worker says that rows of an attempt are not those of the attempt that it repeats."""
+        """A worker says that an attempt has other rows than the attempt that it repeats."""
         epochs = self.evaluations.stored.get(told.evaluation)
         now = epochs.attempt if epochs is not None else None
         if epochs is not None and now is not None and (told.epoch, told.attempt) == (epochs.epoch, now.number):
@@ -201,9 +201,9 @@ class StoredQueries:
         return any(epochs.loading or epochs.wanted or epochs.repeating for epochs in stored)
 
     def give_way(self, time: float) -> Iterator[Instruction]:
-        """End repeats that nobody goes on with, such as those of actions that read some rows, if units are to move.
+        """If units are to move, end repeats without tasks, such as repeats for actions that read only some rows.
 
-        What such a repeat leaves in memory is of no use: the next attempt, or the next batch, begins by loading state.
+        The state that such a repeat leaves in memory is of no use: the next attempt, or batch, begins by loading state.
         """
         for name, epochs in self.evaluations.stored.items() if self.movements.queue else ():
             if epochs.repeating and self.evaluations.idle_s(name, time) > LEFT_S:

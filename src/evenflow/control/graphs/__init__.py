@@ -1,1 +1,1 @@
-"""The region of an operator graph: its statistics, and where its operators go."""
+"""The region of an operator graph: its statistics and its placement."""

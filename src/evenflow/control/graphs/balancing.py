@@ -30,14 +30,15 @@ from evenflow.policy.graph.moves.levels import WHOLE, Decision, Levels
 from evenflow.policy.graph.potential import PotentialPlacement
 
 NOMINAL_LOAD = 0.5
-"""The load of each worker that is assumed of a graph of which nothing is known."""
+"""The load of each worker that is assumed before anything of a graph is measured."""
 NOMINAL_ROWS = 1000.0
 NOTEWORTHY = 0.1
-"""A change of a load or a speed by less than this part is no reason to decide anew: that takes a while."""
+"""A change of a load or a speed by less than this part is no reason for a new decision, which takes a while."""
 LITTLE = 0.15
-"""What a worker does for other regions counts if it takes more of its time: less cannot be told from what is late."""
+"""Work for other regions counts if it takes more than this part of a worker's time: less may be the error of
+figures that come late."""
 DELAY_MS, BANDWIDTH = 0.5, 125e6
-"""Of links of which nothing is known."""
+"""Delay and bandwidth of links that nobody has measured or given."""
 
 
 class GraphBalancing:
@@ -51,18 +52,18 @@ class GraphBalancing:
         self._whole = [number for number, node in enumerate(self.shape.nodes) if node.whole]
         self._spread = [number for number, node in enumerate(self.shape.nodes) if not node.whole]
         self._place = {node: place for place, node in enumerate([*self._whole, *self._spread])}
-        """By node, its number in what a placement sees: those that are in one place first."""
+        """By node, its number in a placement problem: whole operators first, then the spread ones."""
         potential = self.placement if isinstance(self.placement, PotentialPlacement) else None
         self._one_decision, self._potential = potential is not None, potential or PotentialPlacement()
         self._live: tuple[int, ...] = ()
         self._warm = 0
         self._placed_at: float | None = None
         self._at_rest: npt.NDArray[np.float64] | None = None
-        """What was seen when nothing was to move; None if something was."""
+        """The figures of the last decision, if it was to move nothing; otherwise None."""
         self._moved = False
         self._warned: set[str] = set()
 
-    # -- what is told
+    # -- reports
 
     def set_workers(self, workers: Mapping[int, WorkerLife]) -> None:
         """Set the live workers."""
@@ -70,17 +71,17 @@ class GraphBalancing:
         self.measured.set_workers(workers)
 
     def report(self, worker: int, message: FlowReport) -> None:
-        """Take in what a worker's units did."""
+        """Take in a worker's report of its units."""
         self.measured.report(worker, message)
 
     def progress(self, time: float, feeder: Peer, message: FlowProgress) -> None:
-        """Take in what came to a feeder."""
+        """Take in a feeder's report of results and of rows that wait."""
         self.measured.progress(time, feeder, message)
 
     # -- where units are
 
     def first_owners(self, live: Sequence[int]) -> npt.NDArray[np.int32]:
-        """Where units are before anything is known: as the placement has it for operators that cost alike."""
+        """The owners of units before anything is measured: the placement's answer for operators that cost alike."""
         owners = np.zeros(self.shape.units, np.int32)
         workers = np.asarray(live, np.int32)
         for node in self.shape.nodes:
@@ -105,15 +106,15 @@ class GraphBalancing:
     def rebalance(
         self, time: float, feeders: Set[Peer], draining: Set[Peer], senders: Set[Peer]
     ) -> Iterator[Instruction]:
-        """All workers have reported: if a period is over, close it, ask the placement and begin its moves.
+        """Called when all workers have reported: at the end of a period, ask the placement and begin its moves.
 
-        A stream of short batches may never be asked in time, since its feeders have all their rows at once. Then a
-        period that ends later, also in another batch or after it (`rest`), is written down, and nothing is decided.
+        Feeders of short batches have all their rows at once, so a period may end when they are through, or after them
+        (`rest`). Such a period is written down, and nothing is decided.
         """
         if self._movements.moving:
             self._moved = True
             return
-        if self._moved:  # rows waited: what was measured meanwhile says nothing
+        if self._moved:  # rows waited for units: figures of that time say nothing
             self._moved = False
             self.measured.begin(time)
             return
@@ -141,11 +142,11 @@ class GraphBalancing:
             yield from self._movements.ask(time, move, sizes, senders)
 
     def rest(self, time: float, senders: Set[Peer]) -> Iterator[Instruction]:
-        """Nobody feeds the graph: once the last period with rows is over, close it, so that no long rest is in it."""
+        """Nobody feeds the graph: close the last period with rows when it is over, so that it contains no long rest."""
         return iter(()) if self.measured.empty else self.rebalance(time, frozenset(), frozenset(), senders)
 
     def _decide(self, time: float, problem: PlacementProblem, spread: Sequence[SpreadOperator]) -> Decision:
-        """What is to move; nothing while all is as it was when nothing was to move."""
+        """The moves to make now; none while the figures are about those of the last decision that moved nothing."""
         if not self._one_decision:
             moves = self._placed(time, as_background(problem, spread)) if self._whole else ()
             why = "costs less there"
@@ -158,11 +159,11 @@ class GraphBalancing:
         return decision
 
     def _levels(self, time: float) -> Levels:
-        """What decides, with the pause of a move as it was of late: feeders and links may make it wait."""
+        """The decision maker, told how long moves have paused rows of late: feeders and links may delay them."""
         return Levels(replace(self._potential, pause_s=self._pause(time)))
 
     def _pause(self, time: float) -> float:
-        """Seconds; rounded to powers of two, so that it is worth a new decision now and then, while it is forgotten."""
+        """The usual pause of a move in seconds: a power of two, so that its slow decay causes few new decisions."""
         potential = self._potential
         usual = self._movements.pauses.usual(time, potential.horizon_s)
         return potential.pause_s if usual <= potential.pause_s else max(potential.pause_s, 2.0 ** round(log2(usual)))
@@ -170,14 +171,14 @@ class GraphBalancing:
     def _seen(
         self, problem: PlacementProblem, spread: Sequence[SpreadOperator], pause: float
     ) -> npt.NDArray[np.float64]:
-        """What a decision hangs on: loads of operators and hosts, speeds, how loads vary, and what a move costs."""
+        """The figures that a decision depends on: loads, how they vary, speeds of hosts, and the pause of a move."""
         series = np.array([*(each.series for each in problem.operators), *(each.series for each in spread)])
         hosts = [host.coefficient for host in problem.hosts]
         loads = host_loads(as_background(problem, spread))
         return np.concatenate([series.mean(axis=1), series.std(axis=1), hosts, loads, [pause]])
 
     def _placed(self, time: float, problem: PlacementProblem) -> tuple[OperatorMove, ...]:
-        """Operators that the placement wants elsewhere, with units of the others as background."""
+        """The whole operators that the placement moves; in `problem`, units of spread operators are background."""
         moves = self.placement.moves(problem)
         if moves is not None:
             return tuple(OperatorMove(operator, source, target) for operator, source, target in moves)
@@ -190,7 +191,7 @@ class GraphBalancing:
     def _moves(
         self, problem: PlacementProblem, spread: Sequence[SpreadOperator], decision: Decision
     ) -> Iterator[MoveUnits]:
-        """The decision in units of the region; what is on the workers that suffer most goes first."""
+        """The decision as moves of units of the region; moves away from the most loaded workers come first."""
         region, nodes, name = self._movements.region, self.shape.nodes, self.placement.name
         loads = host_loads(as_background(problem, spread))
         for operator, source, target in sorted(decision.operators, key=lambda move: -loads[move.source]):
@@ -210,7 +211,7 @@ class GraphBalancing:
         return self.measured.coefficients(dict(self._placing.coefficients), self._live)
 
     def problem(self) -> PlacementProblem:
-        """The operators that are in one place as they are now, without units of the others."""
+        """The whole operators as they are placed now, without units of spread operators."""
         loads, given = self.measured.loads(), self._given()
         owners, coefficients = self._movements.table.owners, self.coefficients()
         elsewhere = {worker: share for worker, share in self.measured.elsewhere.items() if share > LITTLE}
@@ -224,7 +225,7 @@ class GraphBalancing:
         return self._problem(tuple(hosts), {node: tuple(loads[node]) for node in self._whole}, given, placed)
 
     def spread(self) -> list[SpreadOperator]:
-        """The operators that are spread as they are now, with the owners of their units."""
+        """The spread operators, with the present owners of their units."""
         loads, given, shares = self.measured.loads(), self._given(), self.measured.unit_shares()
         turns, at, found = self._turns(), {worker: place for place, worker in enumerate(self._live)}, []
         for number in self._spread:
@@ -250,7 +251,7 @@ class GraphBalancing:
         return found
 
     def _given(self) -> dict[int, tuple[float, float]]:
-        """By node, rows and bytes a second that it would give if no worker were overloaded."""
+        """By node, the rows and bytes a second of its output if no worker were overloaded."""
         rows = self.measured.offered().outputs.mean(axis=-1)
         sizes = rows * np.nan_to_num(self.measured.row_bytes, nan=100.0)
         return dict(enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)))
@@ -286,7 +287,7 @@ class GraphBalancing:
         return PlacementProblem(tuple(operators), hosts, self._links(hosts), placed)
 
     def _links(self, hosts: tuple[Host, ...]) -> Links:
-        """Delays and bandwidths between hosts: as given, else as measured, half of the way there and back."""
+        """Delays and bandwidths between hosts: as given, else as measured; a delay is half of a round trip."""
         pairs = {}
         for one, sender in enumerate(hosts):
             for other, receiver in enumerate(hosts):
@@ -306,5 +307,5 @@ class GraphBalancing:
 
 
 def _alike(seen: npt.NDArray[np.float64], before: npt.NDArray[np.float64]) -> bool:
-    """Whether nothing has changed that is worth a decision."""
+    """Whether all changes are too small for a new decision."""
     return bool((np.abs(seen - before) <= NOTEWORTHY * np.maximum(before, LITTLE)).all())

@@ -35,7 +35,7 @@ from evenflow.policy.keyed.sharing import Sharing
 
 
 class GraphRegion(KeyedRegion):
-    """One graph. What is told to its feeders about owners of units is told to its workers, too."""
+    """One graph. Its workers send each other rows, so they learn the owners of units as feeders do."""
 
     def __init__(
         self, event: RegionOpenedEvent, sharing: Sharing, numbers: Iterator[int], stall_timeout: float = inf
@@ -151,13 +151,13 @@ class GraphRegion(KeyedRegion):
         yield from self._results.note(time, final=True)
 
     def _admit(self) -> Iterator[Instruction]:
-        if not self.feeders and self.waiting:  # workers let go of graphs that nobody has fed for long
+        if not self.feeders and self.waiting:  # workers forget graphs that nobody has fed for long
             self.movements.dealt = True
         yield from self._route()
         yield from super()._admit()
 
     def _route(self) -> Iterator[Instruction]:
-        """Tell the workers who owns which unit, if that has changed in another way than by movements."""
+        """Tell the workers the owners of units, if these have changed in another way than by movements."""
         if not self.movements.dealt:
             return
         self.movements.dealt = False
@@ -176,7 +176,7 @@ class GraphRegion(KeyedRegion):
             yield SendInstruction(life.peer, routing)
 
     def _spread(self, units: int, live: Sequence[int]) -> RoutingTable:
-        """Where units begin: as they are placed already, if those workers are there; else as the placement has it."""
+        """The first owners of units: the present ones while all of them are live, otherwise as the placement says."""
         table = self.movements.table
         if table.version and np.isin(table.owners, live).all():
             return table

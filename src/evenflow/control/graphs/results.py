@@ -23,7 +23,7 @@ class GraphResults:
         self._noted: float | None = None
 
     def add(self, told: FlowProgress) -> None:
-        """A feeder tells what has come to it."""
+        """Take in a feeder's report of the results that have come to it."""
         self._latencies += told.latencies
         self._arrived += sum(told.arrived.values())
 

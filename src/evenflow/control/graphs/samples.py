@@ -1,4 +1,4 @@
-"""What is written down of the placement of a graph: samples for the event log, and operators that are too heavy."""
+"""Samples of a graph's placement for the event log, and warnings of operators that are too heavy for any worker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from evenflow.policy.graph.energies.energy import PartialPlacement
 from evenflow.policy.graph.moves.levels import Decision
 
 LISTED_ENERGIES = 64
-"""Of graphs with more operators than these, only the total energy is written down."""
+"""A graph with more operators than these gets no energies of operators in its samples, only the total."""
 
 
 def host_loads(problem: PlacementProblem) -> npt.NDArray[np.float64]:
@@ -75,9 +75,8 @@ def graph_sample(
     decision: Decision,
     measured: GraphStatistics,
 ) -> GraphSampleEntry:
-    """What the placement saw, and what is to move; in `problem`, units of spread operators are background."""
-    loads = [float(np.mean(operator.series)) for operator in problem.operators]
-    by_host, workers = host_loads(problem), [host.id for host in problem.hosts]
+    """The figures that the placement saw, and its moves; in `problem`, units of spread operators are background."""
+    loads = host_loads(problem)
     total, energies = energies_of(problem)
     summary = measured.latencies.summary
     return GraphSampleEntry(
@@ -85,41 +84,56 @@ def graph_sample(
         region=region,
         placement=placement,
         seconds=round(measured.periods[-1].seconds, 6),
-        operators=[
-            PlacedPart(name=operator.name, worker=workers[host], load=round(load, 6), pe=energy)
-            for operator, host, load, energy in zip(problem.operators, problem.placed, loads, energies, strict=True)
-        ],
-        hosts=[
-            HostPart(
-                worker=host.id,
-                coefficient=round(host.coefficient, 4),
-                load=round(float(load), 6),
-                rows_s=round(measured.taken.get(host.id, 0.0), 1),
-                queue=measured.queued.get(host.id, UNSET),
-            )
-            for host, load in zip(problem.hosts, by_host, strict=True)
-        ],
+        operators=_placed(problem, energies),
+        hosts=_hosts(problem, loads, measured),
         links=[
             LinkPart(source=one, target=other, rows_s=round(rows, 1), bytes_s=round(size, 1))
             for (one, other), (rows, size) in sorted(measured.link_use.items())
         ],
         total_pe=round(float(total), 6),
-        load_std=round(float(by_host.std()), 6),
+        load_std=round(float(loads.std()), 6),
         level=decision.level,
         why=decision.why,
         moves=[
-            OperatorMovePart(name=problem.operators[move.operator].name, worker=workers[move.target])
+            OperatorMovePart(name=problem.operators[move.operator].name, worker=problem.hosts[move.target].id)
             for move in decision.operators
         ],
         units=[
             UnitsMovePart(
                 name=spread[move.spread].name,
                 units=len(move.units),
-                source=workers[move.source],
-                target=workers[move.target],
+                source=problem.hosts[move.source].id,
+                target=problem.hosts[move.target].id,
             )
             for move in decision.units
         ],
         latency_ms=measured.latencies.summary_ms or UNSET,
         results=summary.rows if summary is not None else UNSET,
     )
+
+
+def _placed(problem: PlacementProblem, energies: Sequence[Maybe[float]]) -> list[PlacedPart]:
+    """Each whole operator: where it is, its load, and its potential energy there."""
+    return [
+        PlacedPart(
+            name=operator.name,
+            worker=problem.hosts[host].id,
+            load=round(float(np.mean(operator.series)), 6),
+            pe=energy,
+        )
+        for operator, host, energy in zip(problem.operators, problem.placed, energies, strict=True)
+    ]
+
+
+def _hosts(problem: PlacementProblem, loads: npt.NDArray[np.float64], measured: GraphStatistics) -> list[HostPart]:
+    """Each worker: its speed, its load, and the rows that it took and that waited there."""
+    return [
+        HostPart(
+            worker=host.id,
+            coefficient=round(host.coefficient, 4),
+            load=round(float(load), 6),
+            rows_s=round(measured.taken.get(host.id, 0.0), 1),
+            queue=measured.queued.get(host.id, UNSET),
+        )
+        for host, load in zip(problem.hosts, loads, strict=True)
+    ]

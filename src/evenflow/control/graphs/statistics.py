@@ -27,11 +27,12 @@ from evenflow.policy.graph.energies.measures import Cascade, cascade, joint, ste
 PERIODS = 10
 """Periods that are remembered (k in the paper)."""
 NEWS = 0.3
-"""What a new measurement of a cost or a selectivity counts against those before."""
+"""The weight of a new measurement of a cost or a selectivity; the average so far has the rest."""
 FRESH_S = 3.0
-"""Feeders tell once a second what waits. One that has not for so long waits for Spark, and its figures are old."""
+"""Feeders report once a second how many rows wait. A report older than this many seconds is not used: its feeder waits
+for Spark."""
 ALIKE = 1.25
-"""Workers whose speeds differ by less than this factor are taken to be alike: measurements are not finer."""
+"""Workers whose speeds differ by less than this factor count as alike: measurements are not finer."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,7 +72,7 @@ class Period:
 
 @dataclass
 class GraphStatistics:
-    """All that is measured of one graph."""
+    """The measurements of one graph."""
 
     shape: GraphShape
     periods: deque[Period] = field(default_factory=lambda: deque(maxlen=PERIODS))
@@ -86,11 +87,11 @@ class GraphStatistics:
     taken: dict[int, float] = field(default_factory=dict)
     """By worker, rows a second that its operators took in, in the latest period."""
     queued: dict[int, int] = field(default_factory=dict)
-    """By worker, rows that waited there when it last told in the latest period."""
+    """By worker, the rows that waited there at its last report in the latest period."""
     elsewhere: dict[int, float] = field(default_factory=dict)
-    """By worker, the part of its time that it has for other regions lately."""
+    """By worker, the part of its time that other regions have taken lately."""
     latencies: Latencies = field(default_factory=Latencies)
-    """How long results took, since the graph runs."""
+    """How long results have taken since the graph was opened."""
 
     def __post_init__(self) -> None:
         count = len(self.shape.nodes)
@@ -105,7 +106,7 @@ class GraphStatistics:
         self._queued: dict[int, int] = {}
         self._arrived = np.zeros(len(self.shape.sources))
         self._told: dict[Peer, tuple[float, FlowProgress]] = {}
-        """By feeder, what it told last, and when."""
+        """By feeder, its last report, and when it came."""
         self._waiting = np.zeros(len(self.shape.sources))
         """By source, rows that were on their way at the end of the latest period."""
         self._began: float | None = None
@@ -114,10 +115,10 @@ class GraphStatistics:
         for number, node in enumerate(self.shape.nodes):
             self._node[node.first : node.first + node.units] = number
 
-    # -- what is told
+    # -- reports
 
     def set_workers(self, workers: Iterable[int]) -> None:
-        """Forget what was measured of workers that are gone."""
+        """Forget the measurements of workers that are gone."""
         live = set(workers)
         self._sums = {worker: sums for worker, sums in self._sums.items() if worker in live}
         self._queued = {worker: rows for worker, rows in self._queued.items() if worker in live}
@@ -129,7 +130,7 @@ class GraphStatistics:
                 del pairs[pair]
 
     def report(self, worker: int, told: FlowReport) -> None:
-        """A worker tells what its units did."""
+        """Take in a worker's report of its units."""
         if worker not in self._sums:
             self._sums[worker] = WorkerSums.zero(self.shape.units)
         sums = self._sums[worker]
@@ -152,7 +153,7 @@ class GraphStatistics:
             self._sent[worker, other] = rows + sent.rows, size + sent.bytes
 
     def worker_busy(self, time: float, worker: int, busy_s: float, own_s: float | None) -> None:
-        """A worker has been busy for so long since it started, `own_s` of it with this graph; None: as long as before.
+        """Take in how long a worker has been busy since it started, `own_s` of it with this graph; None: as before.
 
         That is so while the graph is not fed, as between two micro-batches.
         """
@@ -167,7 +168,7 @@ class GraphStatistics:
             self.elsewhere[worker] = min(1.0, (1 - NEWS) * known + NEWS * others)
 
     def progress(self, time: float, feeder: Peer, told: FlowProgress) -> None:
-        """A feeder tells what has come to it, and what waits."""
+        """Take in a feeder's report of the rows that have come to it, of results, and of rows that wait."""
         self._told[feeder] = time, told
         for source, rows in told.arrived.items():
             if source < len(self._arrived):
@@ -175,13 +176,13 @@ class GraphStatistics:
         self.latencies += told.latencies
 
     def left(self, feeder: Peer) -> None:
-        """A feeder is gone: nothing of it waits any more."""
+        """A feeder is gone, and none of its rows waits any more."""
         self._told.pop(feeder, None)
 
     # -- periods
 
     def begin(self, time: float) -> None:
-        """A period begins now; what was told before is thrown away."""
+        """Begin a period now, without the reports that came before."""
         self._began = time
         self._sums.clear()
         self._sent.clear()
@@ -190,7 +191,7 @@ class GraphStatistics:
 
     @property
     def empty(self) -> bool:
-        """Whether no rows were told of since the period began."""
+        """Whether nobody has reported any rows since the period began."""
         return not self._arrived.any() and not any(sums.rows_in.any() for sums in self._sums.values())
 
     def wake(self, time: float) -> None:
@@ -206,7 +207,7 @@ class GraphStatistics:
         return time - self._began
 
     def close(self, time: float, coefficients: dict[int, float]) -> bool:
-        """A period ends, and the next begins; whether it had rows, and counts. One of no time goes on."""
+        """End the period and begin the next; returns whether it had rows, and so counts. One of 0 s goes on."""
         seconds = self.elapsed(time)
         if seconds <= 0:
             return False
@@ -227,7 +228,7 @@ class GraphStatistics:
         return True
 
     def _pooled(self, coefficients: dict[int, float]) -> WorkerSums:
-        """The sums of all workers; time counts as on a worker of coefficient 1."""
+        """The sums over all workers, with service times as on a worker of coefficient 1."""
         pooled = WorkerSums.zero(self.shape.units)
         for worker, sums in self._sums.items():
             pooled.rows_in += sums.rows_in
@@ -241,10 +242,10 @@ class GraphStatistics:
         return np.bincount(self._node[: len(units)], units, len(self.shape.nodes)).astype(np.float64)
 
     def _learn(self, sums: WorkerSums, seconds: float, arrived: Floats) -> None:
-        """Take a period into the averages of those nodes that had rows in it.
+        """Take a period into the averages of the nodes that had rows in it.
 
-        Workers count what a node takes from all its inputs; each has its share of that by what came to it, since more
-        may have come than was taken.
+        Workers count the rows that a node takes from all its inputs together. Each input gets its share of these in
+        proportion to the rows that came there, of which not all may have been taken yet.
         """
         taken, given = self._by_node(sums.rows_in) / seconds, self._by_node(sums.rows_out) / seconds
         new = taken > 0
@@ -265,7 +266,7 @@ class GraphStatistics:
             together = float(joint(taken[number] * share, self._by_rows[number]))
             self._joint[number] += counts[number] * (together - self._joint[number])
 
-    # -- what follows from it
+    # -- figures
 
     @property
     def row_s(self) -> Floats:
@@ -279,7 +280,7 @@ class GraphStatistics:
 
     @property
     def row_bytes(self) -> Floats:
-        """By node, bytes of a row that it gives; NaN while it is not known."""
+        """By node, bytes of an output row; NaN while it is not known."""
         return _ratio(self._size, self._given)
 
     @property
@@ -293,7 +294,7 @@ class GraphStatistics:
         return bool(self.periods) and not np.isnan(self.row_s).all()
 
     def ideal(self) -> Cascade:
-        """What would flow if no worker were overloaded, by node and period (§2.2.1)."""
+        """The flow of rows if no worker were overloaded, by node and period (§2.2.1)."""
         rates = steadied(
             np.array([period.sources for period in self.periods]).T, np.array([each.seconds for each in self.periods])
         )
@@ -302,7 +303,7 @@ class GraphStatistics:
         return cascade(rates, inputs, np.nan_to_num(self.selectivities).tolist(), self._by_rows)
 
     def offered(self) -> Cascade:
-        """The ideal rates, raised evenly where operators have more to do than what arrived: they work off what waits.
+        """The ideal rates, raised evenly where rows wait from before: operators work these off, too.
 
         rate of all periods = (rows taken in them + rows that wait now) / their seconds, if the ideal is less
         """
@@ -313,7 +314,7 @@ class GraphStatistics:
         return Cascade(ideal.arrivals + missing[:, None], ideal.outputs + given[:, None])
 
     def _behind(self) -> Floats:
-        """By node, rows that reach it of those that wait now."""
+        """By node, how many of the rows that wait now will reach it."""
         given, found = np.nan_to_num(_ratio(self._given, self._taken)), np.zeros(len(self.shape.nodes))
         for number, node in enumerate(self.shape.nodes):
             read = [found[each] * given[each] if each >= 0 else self._waiting[-1 - each] for each in node.inputs]
@@ -321,7 +322,7 @@ class GraphStatistics:
         return found
 
     def loads(self) -> Floats:
-        """By node and period, the benchmark load: ideal rate, or what there is to work off, times cost (§2.2.1)."""
+        """By node and period, the benchmark load: the offered rate times the service time of a row (§2.2.1)."""
         return np.asarray(self.offered().arrivals * np.nan_to_num(self.row_s)[:, None], np.float64)
 
     def unit_shares(self) -> Floats:

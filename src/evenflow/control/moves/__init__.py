@@ -1,1 +1,1 @@
-"""Movements of units from worker to worker, and what the controller knows of their progress."""
+"""Movements of units from worker to worker, as the controller sees them."""

@@ -12,8 +12,8 @@ from evenflow.model import MoveUnits
 from evenflow.model.graphs.shape import GraphShape
 
 BATCH_BYTES = 8 * 1024 * 1024
-"""The most state in one movement, and in all of a graph from one source, except that of a single unit: no unit waits
-long for others."""
+"""The most bytes of state in one movement, and in all movements of a graph from one source, so that no unit waits long
+for others. A unit with more state moves alone."""
 BATCH_UNITS = 64
 """The most units in one movement."""
 
@@ -44,7 +44,7 @@ class MoveQueue:
     """Moves of one region that have not begun, in parts: each part is one movement, and has units of one node only."""
 
     nodes: UnitNodes | None = None
-    """None if the units are not those of a graph."""
+    """None if the units do not belong to a graph."""
     units: set[int] = field(default_factory=set)
     """All units of the parts."""
     _parts: list[tuple[MoveUnits, int]] = field(default_factory=list)
@@ -60,7 +60,10 @@ class MoveQueue:
             self.units.update(units)
 
     def ready(self, under_way: Mapping[int, Movement]) -> Iterator[tuple[MoveUnits, int]]:
-        """Take out the parts that may begin now, with their bytes; what has begun is to be in `under_way` at once."""
+        """Take out the parts that may begin now, with their bytes.
+
+        The caller adds each to `under_way` before it asks for the next one.
+        """
         for part in list(self._parts):
             if not self._has_to_wait(*part, under_way.values()):
                 self._remove(part)
@@ -81,7 +84,7 @@ class MoveQueue:
         self.units -= set(part[0].units)
 
     def _split(self, units: Iterable[int], sizes: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
-        """The units of each part: those of one node, and not too many."""
+        """The units of each part: only of one node, and not too many."""
         if self.nodes is None:
             yield from batches(units, sizes)
             return

@@ -20,11 +20,11 @@ class Movement:
     target: int
     began: float
     feeders: frozenset[Peer]
-    """Those whose markers the source waits for."""
+    """The feeders and workers whose markers the source waits for."""
     deadline: float
     """When it is taken back at the earliest, see `Movements.tick`; once that has begun, when it is given up."""
     heard: float
-    """Since when its next answer is waited for."""
+    """When the wait for its next answer began."""
     phase: str = "moving"
     """`moving`, `recalling`, `discarding` or `restoring`."""
     quiet: float | None = None

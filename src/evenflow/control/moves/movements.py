@@ -11,8 +11,9 @@ A movement takes some units of one region from a source to a target:
 With `transfer="store"` (cep §3.3) the source puts the units into the store instead, and says so (`stored`); the target
 is told to fetch them (FetchUnits). Then the two workers need no connection to each other.
 
-In a graph workers are senders, too. The rows that wait at the source for the units go with them, so that nothing waits
-for the queue of a worker that is slow; before that, all that the units gave is to be where it goes (a flush).
+In a graph workers are senders, too. The rows that wait at the source for the units go with them, so that nobody waits
+for the queue of a slow worker. Before that, a flush makes sure that all results of the units have reached their
+receivers.
 
 A movement whose source is not quiet in time is recalled (RecallUnits): if the units are still in place, the source lets
 go of the movement, and nobody waits for the target. If they have left meanwhile, the movement goes on.
@@ -24,7 +25,7 @@ movements that are over, or that do not fit their phase, are ignored. If the sou
 region deals with that.
 
 A worker in one long call of the user's function answers nothing meanwhile, and is not lost. So a movement waits for its
-workers as long as everybody does, `stall_timeout`; that one is late is in the event log (`move-late`).
+workers as long as everybody does, `stall_timeout`; a late worker is written into the event log (`move-late`).
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Movements:
     transfer: Transfer = "direct"
     """Whether units go from worker to worker, or by way of the store."""
     stall_s: float = inf
-    """How long a worker that answers nothing is waited for: at least PATIENCE_S."""
+    """How many seconds a movement waits for a worker that answers nothing: at least PATIENCE_S."""
     wait_s: Callable[[int], float] = lambda worker: 0.0
     """By worker, the median of the seconds that rows take from being sent until they are answered, as last reported."""
     workers: dict[int, WorkerLife] = field(default_factory=dict)
@@ -95,7 +96,7 @@ class Movements:
     spread: Callable[[int, Sequence[int]], RoutingTable] = RoutingTable.even
     """Gives a number of units to the live workers, when there is no state."""
     dealt: bool = False
-    """Whether units have got owners in another way than by movements, and nobody has been told yet."""
+    """Whether owners of units have changed in another way than by movements, and workers do not know it yet."""
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     """The ids of movements: rising, and unique in the cluster, since workers identify movements by them."""
 
@@ -121,8 +122,8 @@ class Movements:
     def graph(self) -> bool:
         """Whether the units are those of a graph.
 
-        Then workers send rows, too, and hold and mark them as feeders do; before units leave, what they gave is to be
-        where it goes; and a movement has units of one node.
+        Then workers send rows, too, and hold and mark them as feeders do; before units leave, their results are
+        flushed; and a movement has units of one node.
         """
         return self.queue.nodes is not None
 
@@ -154,7 +155,7 @@ class Movements:
         yield from self._begin(time, feeders)
 
     def hear(self, time: float, worker: int, report: MoveReport, feeders: Iterable[Peer]) -> Iterator[Instruction]:
-        """Take in what a worker reports of a movement."""
+        """Take in a worker's report of a movement."""
         number = report.move
         match report.outcome:
             case "quiet":
@@ -306,7 +307,7 @@ class Movements:
         movement.deadline = max(movement.heard + self.stall_s, time + PATIENCE_S)
 
     def _begin(self, time: float, feeders: Iterable[Peer]) -> Iterator[Instruction]:
-        """Begin queued moves that need not wait for those under way."""
+        """Begin queued moves that need not wait for movements under way."""
         told = frozenset(feeders)
         if self.held:
             return
@@ -372,7 +373,7 @@ class Movements:
         self.pauses.add(time, (time if movement.quiet is None else movement.quiet) - movement.began)
 
     def _release(self, movement: Movement, worker: int, feeders: Iterable[Peer]) -> Iterator[Instruction]:
-        """Have all feeders release the rows to a worker, also those that joined after the pause."""
+        """Have all feeders release the rows to a worker, also feeders that joined after the pause."""
         message = ReleaseUnits(movement.id, self.region, worker, self.table.version)
         for peer in sorted(feeders):
             yield SendInstruction(peer, message)

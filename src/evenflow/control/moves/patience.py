@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 MARKERS_S = 2.0
-"""How long to wait for the markers of feeders, at least. A feeder that waits for Spark sends none, and others' rows
-wait."""
+"""How long to wait for the markers of feeders, at least. A feeder that waits for Spark sends none, while rows of other
+feeders are held back."""
 MOST_MARKERS_S = 10.0
-"""The same, at most, however long rows take to get through what waits at the source."""
+"""How long to wait for markers, at most, however many rows wait at the source."""
 MARKERS_WAITS = 2.0
-"""In between, so many times what a row takes at the source, in the median: markers come behind such rows."""
+"""Between the two, markers are waited for this many times as long as rows wait at the source, in the median: markers
+come behind such rows."""
 FLUSH_S = 10.0
-"""As MARKERS_S, for units of a graph: before they leave, what they gave has to be where it goes."""
+"""As MARKERS_S, for units of a graph: before they leave, their results have to be at their receivers."""
 PATIENCE_S = 30.0
-"""A worker that is waited for longer is late, which is recorded. No worker is given up sooner."""
+"""A worker whose answer takes longer is late, which is recorded. No worker is given up sooner."""
 
 
 def least_s(graph: bool) -> float:

@@ -1,4 +1,4 @@
-"""Asking the balance of a keyed operator, and beginning the moves that it wants."""
+"""Asks the balance of a keyed operator, and begins the moves that it wants."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ SAMPLE_S = 1.0
 UNIT_ROWS_S = 10.0
 """Seconds between two entries of the rows of units in the event log."""
 LISTED_UNITS = 256
-"""Units in such an entry, at most: those with the most rows."""
+"""The most units in such an entry: the ones with the most rows."""
 
 
 class Balancing:
-    """The balance of one keyed operator. `feeders`: those whose rows go into state; `draining`: those with no more."""
+    """The balance of one keyed operator.
+
+    `feeders` are the tasks whose rows go into state; `draining` are the feeders among them that have no more rows.
+    """
 
     def __init__(
         self,
@@ -85,7 +88,7 @@ class Balancing:
             yield from self.carry_out(time, moves, feeders)
 
     def _unit_rows(self, time: float) -> Iterator[UnitRowsEntry]:
-        """For the event log: the units with the most rows since the last such entry, by which a run is simulated."""
+        """For the event log: the units with the most rows since the last such entry, for simulations of the run."""
         now = np.maximum(self._statistics.unit_arrived, self._statistics.unit_rows)
         rows, since = now - self._listed, self._listed_at
         self._listed, self._listed_at = now, time
@@ -121,7 +124,7 @@ class Balancing:
             yield from self._movements.ask(time, move, sizes, feeders)
 
     def _decided(self, time: float, moves: Sequence[MoveUnits]) -> RebalanceEntry:
-        """For the event log: the moves that the balance wants, the rows of their units so far, and what it saw."""
+        """For the event log: the moves that the balance wants, the rows of their units so far, and its reasons."""
         units = [unit for move in moves for unit in move.units if 0 <= unit < self._units]
         return RebalanceEntry(
             time=time,

@@ -1,4 +1,4 @@
-"""A keyed operator: its feeders, its workers, and what happens to its state when one of them is lost."""
+"""A keyed operator: its feeders, its workers, and the consequences for its state if one of them is lost."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ from evenflow.control.regions.balancing import Balancing
 from evenflow.control.regions.endings import Endings
 from evenflow.control.regions.late_rows import LateRows
 from evenflow.control.regions.ordered import refused
-from evenflow.control.regions.performance import PerformanceLog
-from evenflow.control.regions.service_times import ServiceTimes
+from evenflow.control.regions.region import Region
 from evenflow.control.regions.statistics import Statistics
 from evenflow.control.workers import WorkerLife, listed
 from evenflow.errors import SEVERAL_ACTIONS, ProtocolError
@@ -61,24 +60,21 @@ from evenflow.model.messages import (
     StateLoaded,
     UnitsSaved,
     WorkerRegionMessage,
-    WorkerReport,
 )
 from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.keyed.sharing import Sharing
 
 
-class KeyedRegion:
+class KeyedRegion(Region):
     """One keyed region. Its routing table and its balance outlive the feeders, which last for one micro-batch."""
 
     def __init__(
         self, event: RegionOpenedEvent, sharing: Sharing, numbers: Iterator[int], stall_timeout: float = inf
     ) -> None:
-        self.name, self.operator, self.units = event.region, event.operator, event.units
-        self.feeders: set[Peer] = set()
-        """The feeders whose rows go into state."""
+        super().__init__(event.region, event.operator, event.units)
         self.draining: set[Peer] = set()
         """Feeders that have taken in all their rows: now workers become idle one by one, which says nothing of load."""
-        self.service, self.waits = ServiceTimes(), Waits()
+        self.waits = Waits()
         self.statistics = Statistics(self.units)
         self.evaluations = Evaluations(self.units if event.durable else 0)
         self.movements = Movements(
@@ -99,9 +95,6 @@ class KeyedRegion:
             statistics=self.statistics,
         )
         self._sharing = sharing
-        self.performance = PerformanceLog(self.name)
-        self.shed = 0.0
-        """The share of rows that feeders drop."""
         self.balancing = Balancing(
             balance=cast(KeyedBalance, event.balance),
             sharing=sharing,
@@ -111,7 +104,7 @@ class KeyedRegion:
             opened=event.time,
         )
         self.begun: dict[Peer, FeederJoinedEvent] = {}
-        """Feeders that have had a row: those in `feeders`, those that wait, and those of attempts given up."""
+        """Feeders that have had a row: all of `feeders`, feeders that wait, and feeders of given up attempts."""
         self._owners = OwnersLog(event.region)
         self._order_warning = event.order_warning
         self._late = LateRows(event.region)
@@ -125,22 +118,26 @@ class KeyedRegion:
 
     @property
     def senders(self) -> set[Peer]:
-        """Those that send rows to its units."""
+        """The peers that send rows to its units."""
         return self.feeders
 
     @property
     def in_use(self) -> bool:
-        """Whether it has feeders, or a query that may have feeders again."""
         return self.evaluations.feeding
 
+    @property
+    def kept(self) -> set[int]:
+        return self.evaluations.kept
+
+    def knows(self, feeder: FeederJoinedEvent) -> bool:
+        return self.evaluations.knows(feeder)
+
     def opened(self, time: float) -> RegionOpenedEntry:
-        """The entry for the event log."""
         weight = self._sharing.weight(self.name) if self._sharing.qos else UNSET
         balance = self.balance.name
         return RegionOpenedEntry(time=time, region=self.name, balance=balance, units=self.units, weight=weight)
 
     def reopen(self, event: RegionOpenedEvent) -> Iterator[Instruction]:
-        """A query is restarted and finds its state by name; if the operator's code has changed, it is loaded again."""
         self._late.start_again()
         if event.operator != self.operator and not self.feeders:
             for name, epochs in self.evaluations.stored.items():
@@ -151,7 +148,6 @@ class KeyedRegion:
         self.movements.transfer = event.transfer
 
     def close(self, time: float) -> Iterator[Instruction]:
-        """Close a region that has had no feeders for long."""
         yield from self.note_rest(time)
         self._sharing.forget(self.name)
         for evaluation in self.evaluations.ids:
@@ -163,10 +159,7 @@ class KeyedRegion:
     def set_workers(
         self, time: float, workers: Mapping[int, WorkerLife], reasons: Mapping[int, str] | None = None
     ) -> Iterator[Instruction]:
-        """Set the live workers. If a worker with units is gone, their state is lost, and with it every evaluation.
-
-        `reasons` says why workers were lost, as far as that is known.
-        """
+        """Set the live workers. If a worker with units is gone, their state is lost, and with it every evaluation."""
         self.statistics.set_workers(workers)
         for worker in [worker for worker, life in self.movements.workers.items() if workers.get(worker) != life]:
             self.service.forget(worker)
@@ -188,14 +181,12 @@ class KeyedRegion:
         yield from self._admit()
 
     def check(self, message: WorkerRegionMessage | FeederMessage) -> None:
-        """Refuse a message about units that the operator does not have, before any part of it is applied."""
         for name in ("units", "sized", "on_disk"):
             units = getattr(message, name, None)
             if units is not None and len(units) and not 0 <= units.min() <= units.max() < self.units:
                 raise ProtocolError(f"{type(message).__name__} of region {self.name} names units it does not have")
 
     def hear_worker(self, time: float, worker: int, message: WorkerRegionMessage) -> Iterator[Instruction]:
-        """Handle a message of a live worker."""
         match message:
             case ConsumerReport():
                 self.statistics.report(worker, message)
@@ -205,7 +196,9 @@ class KeyedRegion:
                 movement = self.movements.under_way.get(message.move)
                 if message.outcome != "lost":
                     yield from self.movements.hear(time, worker, message, self.senders)
-                elif movement is not None and worker == movement.source:  # it could not put back what it had taken out
+                elif (
+                    movement is not None and worker == movement.source
+                ):  # it could not put back the units that it had taken out
                     why = f"units {list(movement.units)[:5]} are lost: {message.reason}"
                     yield from self._endings.lose_state(time, why)
                 yield from self.stored.load(time)
@@ -219,22 +212,19 @@ class KeyedRegion:
                 yield from self._admit()
 
     def _on(self, worker: int) -> str:
-        """What a worker has of this region."""
+        """The part of this region that a worker has, in words."""
         owned = len(self.movements.table.units_of(worker))
         return f"the state of {owned} of {self.units} units of {self.name}"
 
     # -- feeders
 
     def register(self, feeder: FeederJoinedEvent) -> str:
-        """Register a task that has started; returns why it is refused, or an empty text."""
         return self.evaluations.register(feeder)
 
     def join(self, feeder: FeederJoinedEvent) -> Iterator[Instruction]:
-        """A task has joined that was not refused."""
         return self.stored.join(feeder)
 
     def hear(self, time: float, feeder: FeederJoinedEvent, message: FeederMessage) -> Iterator[Instruction]:
-        """Handle a message of one of its feeders."""
         match message:
             case FeederBegan():
                 self.movements.deal(self.evaluations.stateless)
@@ -316,19 +306,13 @@ class KeyedRegion:
         return SendInstruction(peer, directory)
 
     def give_up_stored(self, event: CheckpointTakenEvent) -> Iterator[Instruction]:
-        """End all queries whose state is stored: another cluster has taken the checkpoint."""
         for name in list(self.evaluations.stored):
             yield from self.stored.poison(event.time, name, event.why)
             yield from self._endings.end(event.time, name, event.why)
 
     def note_waits(self, waited_for: dict[int, float]) -> Iterable[Instruction]:
-        """Note since when tasks have waited for workers that load state, if that is longer than noted already."""
         for worker, since in self.stored.awaited():
             waited_for[worker] = min(since, waited_for.get(worker, since))
-        return ()
-
-    def worker_busy(self, time: float, worker: int, told: WorkerReport) -> Iterable[Instruction]:
-        """A worker tells for how long it was busy; only graphs make use of it."""
         return ()
 
     def save_ended(self, event: SaveEndedEvent) -> Iterator[Instruction]:
@@ -355,7 +339,6 @@ class KeyedRegion:
     # -- time and decisions
 
     def tick(self, time: float) -> Iterator[Instruction]:
-        """Do what is due at this time."""
         yield from self.performance.note(time)
         yield from self._late.note(time, self.statistics.counts)
         yield from self._owners.note(time, self.movements.table, self.movements.workers) if self.feeders else ()
@@ -369,12 +352,10 @@ class KeyedRegion:
             yield from self._endings.drop(time, name, over)
 
     def note_rest(self, time: float) -> Iterator[Instruction]:
-        """The entries of what came and left since the last ones, and of late rows: it is the last moment."""
         yield from self.performance.note(time, final=True)
         yield from self._late.note(time, self.statistics.counts, final=True)
 
     def unpersisted(self, event: ResultUnpersistedEvent) -> Iterator[Instruction]:
-        """Drop the state of evaluations whose RDDs are no longer persisted."""
         for name in self.evaluations.unpersisted(event.rdds):
             yield from self._endings.drop(event.time, name, f"{name} was unpersisted, and its state dropped")
 
@@ -385,13 +366,11 @@ class KeyedRegion:
             yield from self.movements.resume(time, self.senders)
 
     def rebalance(self, time: float) -> Iterator[Instruction]:
-        """All workers have reported: ask the balance."""
+        """Called when all workers have reported: ask the balance."""
         return self.balancing.rebalance(time, self.feeders, self.draining)
 
     def snapshot(self, time: float) -> KeyedSnapshot:
-        """The operator now."""
         return self.balancing.snapshot(time, self.feeders)
 
     def carry_out(self, time: float, moves: Iterable[MoveUnits]) -> Iterator[Instruction]:
-        """Begin the moves, or record why not."""
         return self.balancing.carry_out(time, moves, self.senders)

@@ -21,16 +21,16 @@ class LateRows:
         self._region = region
         self._warned = False
         self._noted = 0
-        """Late rows that the event log has."""
+        """The late rows that the event log has."""
         self._since: float | None = None
-        """When late rows were first seen that the event log does not have."""
+        """When the first late rows came that the event log does not have."""
 
     def start_again(self) -> None:
         """The query starts again: it is warned of late rows again."""
         self._warned = False
 
     def note(self, time: float, counts: Mapping[str, int], final: bool = False) -> Iterator[Instruction]:
-        """What there is to say of the counts so far; `final` if nobody will be asked again soon."""
+        """The warning and the entry that the counts so far call for; `final` if no further counts may come."""
         total = counts.get("late", 0)
         if total <= self._noted:
             return

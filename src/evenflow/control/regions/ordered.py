@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from msgspec import UNSET
 
 from evenflow.control.events import FeederJoinedEvent, Instruction, Peer, PeerLeftEvent, SendInstruction
-from evenflow.control.regions.performance import PerformanceLog
-from evenflow.control.regions.service_times import ServiceTimes
+from evenflow.control.regions.region import Region
 from evenflow.control.workers import WorkerLife, listed
 from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
 from evenflow.model.entries import (
@@ -28,40 +27,28 @@ from evenflow.policy.ordered.balance import Balance, even_weights
 COUNTERS = ("blocked_s", "rows_sent", "frames_sent", "rows_done", "frames_done", "busy_s", "under_way_s")
 
 
-@dataclass
-class OrderedRegion:
-    """One ordered region. Its balance outlives the feeders, which last for one micro-batch."""
+class OrderedRegion(Region):
+    """One ordered region: its workers keep no state, and its weights outlive the feeders."""
 
-    name: str
-    operator: str
-    balance: Balance
-    feeders: set[Peer] = field(default_factory=set)
-    weights: dict[int, int] = field(default_factory=dict)
-    workers: dict[int, WorkerLife] = field(default_factory=dict)
-    totals: dict[int, Connection] = field(default_factory=dict)
-    """By worker, the counters of its present incarnation; weights are only in `weights`."""
-    service: ServiceTimes = field(default_factory=ServiceTimes)
-    feeding_s: float = 0.0
-    rows_out: int = 0
-    resent: int = 0
-    rerouted: int = 0
-    weight: float | None = None
-    """In the cluster's `qos`; None if it has none."""
-    shed: float = 0.0
-    """The share of rows that feeders drop."""
-    _decided_at: float = 0.0
-    performance: PerformanceLog = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.performance = PerformanceLog(self.name)
+    def __init__(self, name: str, operator: str, balance: Balance, weight: float | None = None) -> None:
+        super().__init__(name, operator)
+        self.balance = balance
+        self.weights: dict[int, int] = {}
+        self.workers: dict[int, WorkerLife] = {}
+        """The live workers."""
+        self.totals: dict[int, Connection] = {}
+        """By worker, the counters of its present incarnation; weights are only in `weights`."""
+        self.feeding_s = 0.0
+        self.rows_out = self.resent = self.rerouted = 0
+        self.weight = weight
+        """In the cluster's `qos`; None if it has none."""
+        self._decided_at = 0.0
 
     @property
     def in_use(self) -> bool:
-        """Whether it has feeders."""
         return bool(self.feeders)
 
     def opened(self, time: float) -> RegionOpenedEntry:
-        """The entry for the event log."""
         return RegionOpenedEntry(
             time=time,
             region=self.name,
@@ -71,17 +58,15 @@ class OrderedRegion:
         )
 
     def close(self, time: float) -> Iterable[Instruction]:
-        """Close a region that has had no feeders for long."""
         return self.note_rest(time)
 
     def note_rest(self, time: float) -> Iterator[PerformanceEntry]:
-        """The entry of what came and left since the last one: it is the last moment."""
         return self.performance.note(time, final=True)
 
     def set_workers(
         self, time: float, workers: Mapping[int, WorkerLife], reasons: Mapping[int, str] | None = None
     ) -> Iterator[Instruction]:
-        """Set the live workers: counters of new and restarted workers start at 0, those of lost ones are dropped."""
+        """Set the live workers: counters of new and restarted workers start at 0, counters of lost ones are dropped."""
         for worker, life in self.workers.items():
             if workers.get(worker) != life:
                 del self.totals[worker]
@@ -99,10 +84,6 @@ class OrderedRegion:
 
     # -- feeders
 
-    def register(self, feeder: FeederJoinedEvent) -> str:
-        """Why a feeder may not join; always empty."""
-        return ""
-
     def join(self, feeder: FeederJoinedEvent) -> Iterator[Instruction]:
         """A feeder has joined: tell it the workers and their weights."""
         self.feeders.add(feeder.peer)
@@ -119,7 +100,7 @@ class OrderedRegion:
         return SendInstruction(peer, directory)
 
     def hear(self, time: float, feeder: FeederJoinedEvent, message: FeederMessage) -> Iterable[Instruction]:
-        """Add a feeder's report to the counters; what it says of lost workers is ignored."""
+        """Add a feeder's report to the counters, but for the parts about lost workers."""
         if isinstance(message, FeederReport):
             self.feeding_s += message.feeding_s
             self.rows_out += message.rows_out
@@ -137,7 +118,6 @@ class OrderedRegion:
         return ()
 
     def leave(self, feeder: FeederJoinedEvent, event: PeerLeftEvent, ended: bool) -> Iterable[Instruction]:
-        """A feeder is gone."""
         self.feeders.discard(feeder.peer)
         return ()
 
@@ -151,7 +131,6 @@ class OrderedRegion:
             yield from self._rebalance(time)
 
     def snapshot(self, time: float) -> Snapshot:
-        """The region now."""
         connections = tuple(replace(total, weight=self.weights.get(w, 0)) for w, total in self.totals.items())
         return Snapshot(
             time=time,
@@ -239,5 +218,5 @@ def balance_failed(time: float, region: str, balance: str, error: Exception) -> 
 
 
 def _plain(weights: Mapping[int, int]) -> dict[int, float]:
-    """Weights for the event log; those of a balance may be numpy's numbers."""
+    """Weights for the event log; a balance may have made them with numpy."""
     return {int(worker): float(weight) if weight % 1 else int(weight) for worker, weight in weights.items()}

@@ -1,4 +1,4 @@
-"""How many rows come to a region and how long they take, by feeder and by worker (cep §3), for all who want to know."""
+"""How many rows come to a region and how long they take, by feeder and by worker (cep §3)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from evenflow.model.statistics import Performance
 PERIOD_S = 1.0
 """Seconds between two entries in the event log."""
 SHORTEST = 0.95
-"""Ticks are never quite on time: one that comes this much of a period after the last counts, or every other would."""
+"""An entry is due after this part of a period: ticks are never quite on time, and the next one would be too late."""
 FEEDERS = 32
-"""Feeders in an entry, at most: those with the most rows."""
+"""The most feeders in an entry: the ones with the most rows."""
 
 
 class PerformanceLog:
-    """The performance of one region so far, and entries of what is new for the event log."""
+    """The performance of one region so far, and entries of the news for the event log."""
 
     def __init__(self, region: str) -> None:
         self.total = Performance()
@@ -28,12 +28,12 @@ class PerformanceLog:
         self._noted: float | None = None
         self._last = self.total
         self._feeders: dict[int, Performance] = {}
-        """By partition, what is not in an entry yet."""
+        """By partition, the performance that is not in an entry yet."""
         self._answered: dict[int, int] = {}
         """By worker, rows that were answered and are not in an entry yet."""
 
     def add(self, partition: int, told: FeederReport, workers: Collection[int]) -> None:
-        """A feeder has reported; what it says of workers that are gone is ignored."""
+        """Add a feeder's report, but for the parts about workers that are gone."""
         known = self._feeders.get(partition, Performance())
         self._feeders[partition] = _grown(known, told)
         by_worker = dict(self.total.workers)
@@ -44,7 +44,7 @@ class PerformanceLog:
         self.total = replace(_grown(self.total, told), workers=by_worker)
 
     def forget(self, worker: int) -> None:
-        """A worker is gone: the next one of its number is counted anew."""
+        """A worker is gone: counting begins anew for its next incarnation."""
         self.total, self._last = (
             replace(known, workers={each: rows for each, rows in known.workers.items() if each != worker})
             for known in (self.total, self._last)
@@ -96,5 +96,5 @@ def _grown(known: Performance, told: FeederReport) -> Performance:
 
 
 def _rates(rows: int, seconds: float, latencies: Latencies) -> dict[str, Any]:
-    """Rows of one component, rows a second, and how long they took."""
+    """The rows of one feeder or worker, their rate, and their latencies; Any, since the values become keywords."""
     return {"rows": rows, "rows_per_s": round(rows / seconds, 1), "latency_ms": latencies.summary_ms}

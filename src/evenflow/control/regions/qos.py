@@ -1,13 +1,13 @@
-"""Targets of latency carried out: workers are told by which weights to serve, feeders what share of rows to drop."""
+"""Carries out targets of latency: workers get weights by which to serve regions, feeders shares of rows to drop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from evenflow.control.events import Instruction, Peer, QosAskedEvent, SendInstruction
+from evenflow.control.regions.region import Region
 from evenflow.control.workers import WorkerLife
 from evenflow.model import Performance
 from evenflow.model.entries import QosEntry
@@ -16,22 +16,19 @@ from evenflow.model.qos import Qos, qos_of
 from evenflow.policy.keyed.sharing import Sharing
 from evenflow.policy.keyed.targets import ROUND_S, Adjusted, Targets
 
-if TYPE_CHECKING:
-    from evenflow.control.regions.keyed import KeyedRegion
-    from evenflow.control.regions.ordered import OrderedRegion
-
 BUSY_S = 3 * ROUND_S
-"""A region counts as one that has rows for so long after they were last told of."""
+"""For so many seconds after rows were last reported, a region counts as busy."""
 IDLE_S = 60.0
-"""A region without rows for so long gives everything back: what it needed then says nothing of its next rows."""
+"""A region without rows for so many seconds loses its extra weight and drops no rows: its earlier needs say nothing of
+its next rows."""
 
 Serve = Callable[[float, str, Callable[[], Iterable[Instruction]]], Iterable[Instruction]]
-"""Serves one region by name, at a time (`boundary`)."""
+"""Serves the region of this name at this time (`boundary`)."""
 IDLE = Adjusted(1.0, 0.0, 0.0, "no rows")
 
 
 class QosKeeper:
-    """What regions get of the workers they share, by `qos`: weights, and targets that change them."""
+    """Keeps the targets of latency in `qos`: raises weights of regions, and has feeders drop rows where allowed."""
 
     def __init__(self, qos: Mapping[str, float | Qos], sharing: Sharing) -> None:
         self._qos, self._sharing = dict(qos), sharing
@@ -44,11 +41,11 @@ class QosKeeper:
     def tick(
         self,
         time: float,
-        regions: Mapping[str, OrderedRegion | KeyedRegion],
+        regions: Mapping[str, Region],
         workers: Mapping[int, WorkerLife],
         serve: Serve,
     ) -> Iterator[Instruction]:
-        """Look at every target, and do what follows; `serve` keeps an error of one region from the others."""
+        """Check every target and adjust weights and shedding; `serve` keeps an error of one region from the others."""
         if not any(isinstance(given, Qos) for given in self._qos.values()):
             return
         quiet: dict[str, float] = {}
@@ -61,11 +58,11 @@ class QosKeeper:
     def _look(
         self,
         time: float,
-        region: OrderedRegion | KeyedRegion,
+        region: Region,
         workers: Mapping[int, WorkerLife],
         quiet: dict[str, float],
     ) -> Iterator[Instruction]:
-        """Add to `quiet` for how long a region has had no rows; one that is idle gives everything back."""
+        """Add to `quiet` for how long a region has had no rows; reset a region that is idle."""
         name = region.name
         seconds = quiet[name] = self._quiet_s(time, name, region.performance.total)
         if seconds >= IDLE_S and (name in self._sharing.boosts or region.shed):
@@ -73,7 +70,7 @@ class QosKeeper:
             yield from self._adjust(time, region, qos_of(self._qos, name), IDLE, workers)
 
     def _decide(
-        self, time: float, region: OrderedRegion | KeyedRegion, workers: Mapping[int, WorkerLife], shared: bool
+        self, time: float, region: Region, workers: Mapping[int, WorkerLife], shared: bool
     ) -> Iterator[Instruction]:
         qos = qos_of(self._qos, region.name)
         adjusted = self._targets.decide(time, region.name, qos, region.performance.total, shared)
@@ -81,7 +78,7 @@ class QosKeeper:
             yield from self._adjust(time, region, qos, adjusted, workers)
 
     def set_weight(
-        self, event: QosAskedEvent, region: OrderedRegion | KeyedRegion, workers: Mapping[int, WorkerLife]
+        self, event: QosAskedEvent, region: Region, workers: Mapping[int, WorkerLife]
     ) -> Iterator[Instruction]:
         """The user gives a region another weight; a target that it has stays, and so does what it needs for that."""
         name, qos = region.name, qos_of(self._qos, region.name)
@@ -96,7 +93,7 @@ class QosKeeper:
         )
 
     def joined(self, peer: Peer) -> Iterator[Instruction]:
-        """A worker has started: tell it what the others know."""
+        """A worker has started: tell it the weights that the others have."""
         if self._sharing.boosts or self._set:
             yield SendInstruction(peer, self._weights())
 
@@ -117,7 +114,7 @@ class QosKeeper:
     def _adjust(
         self,
         time: float,
-        region: OrderedRegion | KeyedRegion,
+        region: Region,
         qos: Qos,
         adjusted: Adjusted,
         workers: Mapping[int, WorkerLife],

@@ -6,7 +6,7 @@ from evenflow.model.messages import ConnectionCounts
 
 
 class ServiceTimes:
-    """The service time of a row on each worker, and that of a call beside its rows, in rows."""
+    """The service time of a row on each worker, and the overhead of a call, in rows."""
 
     def __init__(self) -> None:
         self.row_s: dict[int, float] = {}
@@ -21,7 +21,7 @@ class ServiceTimes:
             self.row_s[worker] = counts.busy_s / (counts.rows_done + calls)
 
     def learn(self, overhead: float | None) -> None:
-        """Set what a call takes beside its rows, as a feeder reports it; None changes nothing."""
+        """Set the overhead of a call that a feeder reports; None changes nothing."""
         if overhead is not None:
             self.overhead = overhead
 

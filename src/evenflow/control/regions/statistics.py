@@ -15,7 +15,7 @@ from evenflow.model.entries import ConsumerPart, KeyedSampleEntry
 from evenflow.model.messages import ConsumerReport, FeederArrivals
 
 KEPT_KEYS = 256
-"""Units whose keys are kept: those told of last."""
+"""The most units whose keys are kept; the keys reported last stay."""
 
 
 class Statistics:
@@ -36,7 +36,7 @@ class Statistics:
         """By worker, its units on disk, and bytes of the rows that wait for each."""
 
     def set_workers(self, workers: Mapping[int, WorkerLife]) -> None:
-        """Set the live workers: counters of new and restarted workers start at 0, those of lost ones are dropped."""
+        """Set the live workers: counters of new and restarted workers start at 0, counters of lost ones are dropped."""
         before, self.consumers = self.consumers, {w: KeyedWorker(w, life.incarnation) for w, life in workers.items()}
         kept = {w for w in before.keys() & workers.keys() if before[w].incarnation == workers[w].incarnation}
         self.consumers.update({worker: before[worker] for worker in kept})
@@ -44,7 +44,7 @@ class Statistics:
         self._on_disk = {worker: units for worker, units in self._on_disk.items() if worker in kept}
 
     def report(self, worker: int, told: ConsumerReport) -> None:
-        """Add what a worker did since its last report."""
+        """Add a worker's report of the time since its last one."""
         known = self.consumers[worker]
         self.consumers[worker] = KeyedWorker(
             worker=worker,

@@ -9,7 +9,7 @@ from collections.abc import Container
 
 from evenflow.control.events import GraphPlacing, RegionOpenedEvent, Transfer
 from evenflow.control.regions.keyed import KeyedRegion
-from evenflow.control.regions.ordered import OrderedRegion
+from evenflow.control.regions.region import Region
 from evenflow.errors import ClusterStopped, EvenflowError, InvalidArgument, StoreError, nearest
 from evenflow.graph.build.plan import GraphPlan
 from evenflow.graph.hosted import HostedGraph
@@ -129,7 +129,7 @@ class Regions:
         while not self._driver.ask(lambda controller: controller.ready(operator)) and time.monotonic() < deadline:
             time.sleep(0.005)
 
-    def find(self, name: str) -> OrderedRegion | KeyedRegion:
+    def find(self, name: str) -> Region:
         """A region by its name."""
         try:
             return self._driver.ask(lambda controller: controller.region(str(name)))

@@ -49,7 +49,7 @@ class Unpassing(str):
 
 
 class CheckpointThread(BackgroundThread):
-    """The thread; owns the store and the claim on it."""
+    """Owns the store, the claim on it, and the thread that uses them."""
 
     lost = ""
     """Why nothing is read or put any more: another cluster has taken the checkpoint over, or the thread has failed."""
@@ -104,7 +104,7 @@ class CheckpointThread(BackgroundThread):
         return self._kept.get(region)
 
     def look(self, region: str, query: str, epoch: int, new: bool, done: Callable[[Saved | str], None]) -> None:
-        """Read what the store has of a query; `done` is called with that on this thread."""
+        """Read what the store has of a query; `done` is called with the answer, on this thread."""
         self._orders.put(lambda: done(self.saved(region, query, epoch, new)))
 
     def look_again(self, region: str, query: str, epoch: int, done: Callable[[str], None]) -> None:
@@ -253,7 +253,7 @@ class CheckpointThread(BackgroundThread):
             self._beat()
 
     def _resumed(self, found: Latest, operator: str) -> Saved:
-        """What there is of an operator; an attempt that had fewer aggregates cannot be repeated by one with more."""
+        """The stored state of an operator. An attempt with fewer aggregates than it has now cannot be repeated."""
         assert found.manifest is not None
         assert found.begun is not None
         snapshots = []
@@ -316,7 +316,7 @@ class CheckpointThread(BackgroundThread):
                 self._lose(f"the checkpoint cannot be used any more: {described(error)}")
 
     def _next(self) -> Callable[[], None] | None:
-        """What to do next; None at the end. The claim is renewed in time, however much else there is to do."""
+        """The next thing to do; None at the end. The claim is renewed in time, however long the queue is."""
         left = self._due - self._clock()
         with suppress(queue.Empty):
             if left > 0:

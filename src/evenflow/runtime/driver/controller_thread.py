@@ -154,7 +154,7 @@ class ControllerThread(BackgroundThread):
             return self._log.since(number)
 
     def note(self, entry: EventEntry) -> None:
-        """Write an entry into the event log, of something that the controller does not know."""
+        """Write an entry about something that the controller does not know into the event log."""
         with self._lock:
             self._log.write(entry)
 
@@ -183,7 +183,7 @@ class ControllerThread(BackgroundThread):
         self.post(QosAskedEvent(self.now(), region, weight))
 
     def await_reports(self) -> None:
-        """Have workers report, and wait for them, for a while: one that is in a long call answers after it."""
+        """Have workers report, and wait for their answers for a while; a worker in a long call answers after it."""
         number, deadline = next(self._questions), self._clock() + REPORTS_S
         self.post(ReportsAskedEvent(self.now(), number))
         while not self.ask(lambda controller: controller.reported(number)) and self._clock() < deadline:
@@ -263,12 +263,12 @@ class ControllerThread(BackgroundThread):
             self._posted.put((ResultUnpersistedEvent(self.now(), gone), None))
 
     def _handle(self, event: Event | Found) -> str:
-        """Handle an event; what went wrong."""
+        """Handle an event; returns what went wrong."""
         error = self._errors.attempt(f"handle {type(event).__name__}", lambda: self._do(event))
         return error or (self._controller.failure(event.region) if isinstance(event, RegionOpenedEvent) else "")
 
     def _fail(self, region: str, error: str) -> None:
-        """Something for a region went wrong, if it was about one: that region is closed, and no other."""
+        """An action for a region failed: that region is closed, and no other. Without a region, nothing is closed."""
         if region:
             self._posted.put((RegionFailedEvent(self.now(), region, error), None))
 
@@ -301,7 +301,7 @@ class ControllerThread(BackgroundThread):
         self._lost(channel, reason, True)
 
     def _dismiss(self, channel: Channel, peer: int | None, reason: str) -> None:
-        """Tell a peer that it is to go."""
+        """Tell a peer why it has to end."""
         is_worker = peer is not None and self._controller.is_worker(peer)
         tell(channel, control(Shutdown(reason) if is_worker else FeederRefused(reason)))
 
@@ -401,5 +401,5 @@ class ControllerThread(BackgroundThread):
         self._replace_worker(worker)
 
     def _saved(self, save: SaveInstruction, error: str) -> None:
-        """On the checkpoint thread's thread: something is durable, or cannot be."""
+        """On the checkpoint thread: something is durable, or cannot be."""
         self.post(SaveEndedEvent(self.now(), save, error, isinstance(error, Unpassing)))

@@ -13,14 +13,14 @@ logger = logging.getLogger("evenflow")
 
 
 class ErrorLog:
-    """Writes errors and refusals into the event log, so few of each kind that no crowd can fill it."""
+    """Writes errors and refusals into the event log; a quota for each kind keeps them from filling it."""
 
     def __init__(self, log: EventLog, now: Callable[[], float]) -> None:
         self._log, self._now = log, now
         self.quota, self._errors = Quota(), Quota(10)
 
     def attempt(self, what: str, act: Callable[[], None]) -> str:
-        """Do something; what went wrong. It must not end the thread that serves all others, but is heard."""
+        """Do something; returns what went wrong. An error must not end the thread that serves all others."""
         try:
             act()
         except Exception as error:

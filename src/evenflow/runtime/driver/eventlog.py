@@ -17,16 +17,16 @@ from evenflow.eventlog.standing import Standing
 from evenflow.model.entries import EventEntry, EventLogLostEntry, as_dict
 
 KEPT = 10_000
-"""Entries in memory, at most."""
+"""The most entries in memory."""
 MOST, PER_S = 100, 60.0
-"""At most MOST entries of a kind are logged in PER_S seconds, of those kinds that have a quota."""
+"""Of a kind of entry that has a quota, at most MOST entries are logged in PER_S seconds."""
 
 
 class Quota:
     """Bounds how many refusals and failures are logged, each kind by itself, so that they do not fill the log.
 
-    Strangers may come in crowds, and tasks may fail again and again. Of those beyond it only the number is logged. No
-    kind takes from another: whoever can reach a port must not keep failures of tasks out of the log.
+    Strangers may come in crowds, and tasks may fail again and again. Of the entries beyond a quota only the number is
+    logged. No kind takes from another: whoever can reach a port must not keep failures of tasks out of the log.
     """
 
     def __init__(self, most: int = MOST, per_s: float = PER_S) -> None:
@@ -35,7 +35,7 @@ class Quota:
         self._counts: Counter[str] = Counter()
 
     def admits(self, kind: str) -> bool:
-        """Count one; whether it is to be logged."""
+        """Count one entry; returns whether it is to be logged."""
         self._counts[kind] += 1
         return self._counts[kind] <= self._most
 

@@ -27,7 +27,7 @@ class ManifestWriter:
     def __init__(self, store: Store, kept: Mapping[str, Kept]) -> None:
         self._store, self._kept = store, kept
         self.grown: dict[tuple[str, str], tuple[int, str]] = {}
-        """By operator and query, the batch in which it has got more parts, and what it was before."""
+        """By region and query, the batch from which its operator has more parts, and the operator without them."""
         self._stale: dict[str, set[str]] = {}
         """By prefix, snapshots to be deleted once no manifest that is kept needs them."""
 

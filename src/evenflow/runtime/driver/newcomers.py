@@ -1,4 +1,4 @@
-"""Tasks that want to join: what Spark and the store know of them is found out before the controller hears of them."""
+"""Tasks that want to join: facts from Spark and the store are collected before the controller hears of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Frame
 
 EARLY = 10_000
-"""Messages of one task that are kept, at most, while the store is asked: a patient one sends one a second."""
+"""The most messages of one task that are kept while the store is read; a task that waits sends one a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Found:
 
 
 class Newcomers:
-    """The tasks that have just connected. The first ones of a stored query wait until the store has been read.
+    """The tasks that have just connected. The first tasks of a stored query wait until the store has been read.
 
-    `found` is called on the checkpoint thread, with what the store has.
+    `found` is called on the checkpoint thread, with the content of the store.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class Newcomers:
         self._queries, self._stages = queries, stages
         self._checkpoint_thread, self._untouched, self._found = checkpoint_thread, untouched, found
         self.looking: dict[tuple[str, str], list[tuple[Channel, FeederJoinedEvent]]] = {}
-        """By region and query, tasks that wait until it is known what the store has of it."""
+        """By region and query, the tasks that wait until the store has been read for it."""
         self.early: dict[Channel, list[Frame]] = {}
         """By connection of such a task, the frames that came from it meanwhile."""
         self._runs: dict[tuple[str, str], str] = {}
         """By region and query, the newest start of the query that is known to have the operators it had."""
 
     def joined(self, time: float, peer: int, hello: FeederHello) -> FeederJoinedEvent:
-        """What a feeder says of its task, and what Spark says of the task's stage."""
+        """The event of a task that joins, with the facts of its stage that Spark gives."""
         if self._queries is not None:
             self._queries.meet(hello.query, hello.run)
         facts = None
@@ -99,11 +99,11 @@ class Newcomers:
         return None
 
     def _looked(self, query: tuple[str, str], saved: Saved | str | None) -> None:
-        """On the checkpoint thread: it is known what the store has of a query."""
+        """On the checkpoint thread: the store has been read for a query."""
         self._found(Found(query, saved))
 
     def keep(self, channel: Channel, frame: Frame) -> bool:
-        """Keep a frame for later if its sender waits; whether it does."""
+        """Keep a frame for later if its sender waits; returns whether it does."""
         if channel not in self.early:
             return False
         if len(self.early[channel]) >= EARLY:
@@ -120,5 +120,5 @@ class Newcomers:
                 yield channel, replace(feeder, saved=found.saved)
 
     def release(self, channel: Channel) -> Iterable[Frame]:
-        """A task waits no more, or has gone; the frames that came from it meanwhile."""
+        """A task no longer waits, or has gone; returns the frames that came from it meanwhile."""
         return self.early.pop(channel, ())

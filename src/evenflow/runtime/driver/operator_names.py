@@ -44,8 +44,8 @@ class Kept:
     was: str | None = field(default=None, compare=False)
     """The name that it had before, if it has another one now."""
     new_beside: Callable[[str], Sequence[str]] = field(default=lambda stored: (), compare=False)
-    """What it has more than a stored operator, given as `operator`, with whose state it can go on otherwise; it begins
-    empty. Nothing if that is another operator."""
+    """Given the `operator` of a manifest, the parts that this operator has beside it, and that begin empty. Without
+    any, the two have to be the same for it to go on with that state."""
 
 
 class OperatorNames:
@@ -56,7 +56,7 @@ class OperatorNames:
         self.absent: frozenset[str] = frozenset()
         """Operators that the user has left out of queries that had them."""
         self.uses: Callable[[str, Iterable[str]], dict[str, int] | None] = lambda query, names: None
-        """How often some operators are in the plan of a query; None if that is not known."""
+        """How many times each of some operators is in the plan of a query; None if that is not known."""
 
     def _present(self, query: str, names: Iterable[str], region: str) -> set[str]:
         """The operators among `names` that a query has now: by Spark's plan, or those that this cluster has open.
@@ -94,13 +94,7 @@ class OperatorNames:
         record = query_record(store, query)
         if record is None:
             return ""
-        for name in record.leaving - record.operators.keys():
-            old = record.adopted.get(name)
-            needed = old in record.operators and not _has_state(store, str(old), query)
-            if not needed or not _has_state(store, name, query):
-                drop(store, query, name)
-                record = record.dropped(name)
-                note_operators(store, query, record)
+        record = _without_leftovers(store, record, query)
         unlisted = region not in record.operators and region not in record.leaving
         if unlisted and _has_state(store, region, query):
             return not_listed(region, query)
@@ -116,26 +110,34 @@ class OperatorNames:
         if region in record.operators and _has_state(store, region, query):
             if not _has_state(store, was, query):  # there is nothing to take over
                 return ""
-            heir = self._heir(store, record, region, query)
-            if not heir:
-                return (
-                    f"operator {region} has state of its own in query {query}, and so has {was!r}, as which was= knows "
-                    f"it: leave was= out, and give Cluster absent=[{was!r}] to go on without that, or choose another "
-                    "name"
-                )
-            if why := self.adopted(store, heir, query, behind, beat):
+            if why := self._make_way(store, record, was, region, query, behind, beat):
                 return why
             record = query_record(store, query) or record
-        if was not in record.operators and not any(_has_state(store, name, query) for name in record.operators):
-            return ""  # a new query, of which another operator came first
         if was not in record.operators:
-            return (
-                f"query {query} has no operator {was!r}, as was= of operator {region} says: it has "
-                f"{_listed(record.operators)}. Give one of these, or leave was= out for an operator with fresh state"
-            )
+            return _not_had(store, record, was, region, query)
         if self._present(query, [was], region) and not self._leaves(store, record, was, query):
             return f"operator {region} has was={was!r}, but query {query} has operator {was!r}, too: leave was= out"
         return self._take_over(store, record, was, region, query, behind, beat)
+
+    def _make_way(
+        self,
+        store: Store,
+        record: QueryRecord,
+        was: str,
+        region: str,
+        query: str,
+        behind: Callable[[str, Latest, Kept | None], str],
+        beat: Callable[[], None],
+    ) -> str:
+        """Give the state under the name of a region to the operator that had this name; why that cannot be, or ''."""
+        heir = self._heir(store, record, region, query)
+        if not heir:
+            return (
+                f"operator {region} has state of its own in query {query}, and so has {was!r}, as which was= knows "
+                f"it: leave was= out, and give Cluster absent=[{was!r}] to go on without that, or choose another "
+                "name"
+            )
+        return self.adopted(store, heir, query, behind, beat)
 
     def _take_over(
         self,
@@ -167,13 +169,13 @@ class OperatorNames:
         return ""
 
     def _has_adopted(self, store: Store, record: QueryRecord, region: str, query: str) -> bool:
-        """Whether an operator has the state of the name that `was` says: then that name may be another's by now."""
+        """Whether an operator already has the state of its earlier name, `was`: by now another may have that name."""
         was = self._kept[region].was
         done = region in record.operators and record.adopted.get(region) == was
         return done and _has_state(store, region, query)
 
     def _leaves(self, store: Store, record: QueryRecord, name: str, query: str) -> bool:
-        """Whether an operator is going to take over other state than is under its name."""
+        """Whether an operator is going to take over the state of another name, and leave the state under its own."""
         kept = self._kept.get(name)
         away = kept is not None and kept.was is not None and kept.was != name and kept.was in record.operators
         return away and not self._has_adopted(store, record, name, query)
@@ -185,7 +187,7 @@ class OperatorNames:
         return next((heir for heir in there if not self._has_adopted(store, record, heir, query)), "")
 
     def _exchange(self, record: QueryRecord, region: str, query: str) -> list[str]:
-        """The operators of which each has the earlier name of the next, in a ring; none if there is no such ring."""
+        """A ring of operators in which each takes the name that the next one had; empty if there is none."""
         ring = [region]
         while (kept := self._kept.get(ring[-1])) is not None and kept.was is not None:
             if kept.was == region:
@@ -236,6 +238,28 @@ class OperatorNames:
             f"the state of operator {region} has gone to operator {heir} in query {query}: give it that name, or give "
             f"name={region!r} and was={heir!r} in a new Cluster"
         )
+
+
+def _without_leftovers(store: Store, record: QueryRecord, query: str) -> QueryRecord:
+    """Delete what renamings that are over, or were broken off, have left; returns what the query's record is then."""
+    for name in record.leaving - record.operators.keys():
+        old = record.adopted.get(name)
+        needed = old in record.operators and not _has_state(store, str(old), query)
+        if not needed or not _has_state(store, name, query):
+            drop(store, query, name)
+            record = record.dropped(name)
+            note_operators(store, query, record)
+    return record
+
+
+def _not_had(store: Store, record: QueryRecord, was: str, region: str, query: str) -> str:
+    """Why an operator cannot go on with the state of one that its query has not had; empty if it begins anew."""
+    if not any(_has_state(store, name, query) for name in record.operators):
+        return ""  # a new query, of which another operator came first
+    return (
+        f"query {query} has no operator {was!r}, as was= of operator {region} says: it has "
+        f"{_listed(record.operators)}. Give one of these, or leave was= out for an operator with fresh state"
+    )
 
 
 def _has_state(store: Store, name: str, query: str) -> bool:

@@ -1,4 +1,4 @@
-"""The connections of workers and feeders to the controller, and what is sent over them."""
+"""The connections of workers and feeders to the controller."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PeerChannels:
         return peer
 
     def send(self, peer: Peer, message: ToWorker | ToFeeder) -> None:
-        """Send a message to a peer; to one that is gone, nothing."""
+        """Send a message to a peer, unless it is gone."""
         channel = self.channels.get(peer)
         if channel is not None:
             tell(channel, control(message))

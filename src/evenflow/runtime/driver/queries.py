@@ -1,22 +1,22 @@
-"""What Spark says of the streaming queries that feed a cluster."""
+"""The streaming queries that feed a cluster, as Spark knows them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from evenflow.runtime.driver.stages import SCOPE
+from evenflow.runtime.driver.stages import SCOPE, JvmObject
 
 KEPT = 100
-"""Runs that are remembered, at most."""
+"""The most runs that are remembered."""
 FIRST = ("GraphTask", "KeyedTask", "RowTask")
-"""What nodes of a plan run by which rows come to operators with state."""
+"""The tasks of plan nodes that take in rows for operators with state."""
 LAST = ("GraphTask", "KeyedTask", "TickTask")
-"""The same of those from which their results come: an operator whose rows are put in order has two nodes."""
+"""The tasks of plan nodes that give their results: an operator whose rows are put in order has two nodes."""
 
 
 class Queries:
@@ -24,7 +24,7 @@ class Queries:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._runs: dict[str, Any] = {}
+        self._runs: dict[str, StreamingQuery | None] = {}
 
     def meet(self, query: str, run: str) -> None:
         """Remember the run of a query that has a task here: once it has ended Spark does not return the query."""
@@ -44,7 +44,7 @@ class Queries:
     def uses(self, query: str, marks: Mapping[str, str]) -> dict[str, int] | None:
         """How often operators are in the plan of a query, by marks that only their code contains; None: not known."""
         with suppress(Exception):  # Spark's classes differ by version; None if the plan cannot be read
-            stream: Any = self._spark.streams.get(query)
+            stream: JvmObject = self._spark.streams.get(query)
             nodes = _nodes(stream._jsq.streamingQuery().logicalPlan())
             code = [_code(node) for node in nodes if _runs(node, LAST)]
             return {name: sum(mark.encode() in each for each in code) for name, mark in marks.items()}
@@ -73,7 +73,7 @@ class Queries:
         return False
 
 
-def _unread(execution: Any, before: int, after: int, mark: str) -> bool:
+def _unread(execution: JvmObject, before: int, after: int, mark: str) -> bool:
     """Whether all sources that feed an operator, or any, are after a batch where they were after an earlier one.
 
     Before batch 0, no source has an offset.
@@ -88,7 +88,7 @@ def _unread(execution: Any, before: int, after: int, mark: str) -> bool:
     return bool(fed) and not any(source.equals(each) for source in read for each in fed)
 
 
-def _offsets(log: Any, batch: int) -> list[str | None] | None:
+def _offsets(log: JvmObject, batch: int) -> list[str | None] | None:
     """How far each source was read by a batch, None where it had nothing yet; None if the log does not have it."""
     found = log.get(batch)
     if not found.isDefined():
@@ -96,33 +96,33 @@ def _offsets(log: Any, batch: int) -> list[str | None] | None:
     return [str(each.get()) if each.isDefined() else None for each in _each(found.get().offsets())]
 
 
-def _each(sequence: Any) -> Iterator[Any]:
+def _each(sequence: JvmObject) -> Iterator[JvmObject]:
     """The elements of a sequence of Scala's."""
     return (sequence.apply(number) for number in range(sequence.size()))
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
+def _nodes(plan: JvmObject) -> Iterator[JvmObject]:
     """All nodes of a plan, from the top."""
     yield plan
     for child in _each(plan.children()):
         yield from _nodes(child)
 
 
-def _leaves(plan: Any) -> Iterator[Any]:
+def _leaves(plan: JvmObject) -> Iterator[JvmObject]:
     """The streams that a part of a plan reads."""
     return (node for node in _nodes(plan) if node.children().isEmpty() and node.isStreaming())
 
 
-def _source(leaf: Any) -> Any:
+def _source(leaf: JvmObject) -> JvmObject:
     """The source of a stream in a plan: Spark has two kinds of them."""
     return leaf.source() if "StreamingExecutionRelation" in leaf.getClass().getName() else leaf.stream()
 
 
-def _runs(node: Any, tasks: tuple[str, ...]) -> bool:
+def _runs(node: JvmObject, tasks: tuple[str, ...]) -> bool:
     """Whether a node of a plan runs one of these tasks, by the name of its function."""
     return str(node.nodeName()) == SCOPE and str(node.functionExpr().name()) in tasks
 
 
-def _code(node: Any) -> bytes:
+def _code(node: JvmObject) -> bytes:
     """The pickled function of a node in which an operator may run."""
     return bytes(node.functionExpr().func().command().unsafeArray())

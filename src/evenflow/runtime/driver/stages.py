@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark import SparkContext
 
@@ -19,10 +19,12 @@ from evenflow.control.events import StageFacts
 from evenflow.errors import first_line
 
 KEPT = 1000
-"""Pairs of stage and operator that are remembered, at most."""
+"""The most pairs of stage and operator that are remembered."""
 TRIES = 5
 """The scheduler changes its table while it is read, so that a stage may be missed once."""
 PAUSE_S = 0.02
+JvmObject: TypeAlias = Any
+"""An object of Spark's, reached over py4j, which has no types."""
 SCOPE = "MapInArrow"
 """The node of Spark's plan in which an operator runs."""
 
@@ -99,25 +101,25 @@ class Stages:
         """Have Spark load the classes that it needs to answer: the first time that takes a second."""
         self._told(self._scheduler.SparkListenerLogStart(""))
 
-    def _told(self, event: Any) -> dict[str, Any]:
+    def _told(self, event: JvmObject) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(self._protocol.sparkEventToJsonString(event))
         return told
 
     @cached_property  # cached: each name on the path is a call over py4j
-    def _scheduler(self) -> Any:
-        jvm: Any = self._context._jvm
+    def _scheduler(self) -> JvmObject:
+        jvm: JvmObject = self._context._jvm
         return jvm.org.apache.spark.scheduler
 
     @cached_property
-    def _protocol(self) -> Any:
-        jvm: Any = self._context._jvm
+    def _protocol(self) -> JvmObject:
+        jvm: JvmObject = self._context._jvm
         return jvm.org.apache.spark.util.JsonProtocol
 
     @cached_property
-    def _table(self) -> Any:
+    def _table(self) -> JvmObject:
         return self._context._jsc.sc().dagScheduler().stageIdToStage()
 
-    def _find(self, stage: int) -> Any:
+    def _find(self, stage: int) -> JvmObject:
         for again in range(TRIES):
             found = self._table.get(stage)
             if not found.isEmpty():
@@ -140,7 +142,7 @@ def _rdd(told: Mapping[str, Any]) -> RDD:
 
 
 def operators_in(rdds: Mapping[int, RDD]) -> list[int]:
-    """The RDDs that apply operators: the first one of each node of the plan; those after it pack rows."""
+    """The RDDs that apply operators: the first RDD of each node of the plan; later RDDs of a node only pack rows."""
     return [
         rdd.id
         for rdd in rdds.values()
@@ -163,10 +165,10 @@ def keeper_of(rdds: Mapping[int, RDD], operators: list[int]) -> int | None:
     return None
 
 
-def _object(top: Any, rdds: Mapping[int, RDD], start: int, target: int) -> Any:
+def _object(top: JvmObject, rdds: Mapping[int, RDD], start: int, target: int) -> JvmObject:
     """Spark's own object for RDD `target`, found from that of `start`, the last RDD of the stage."""
     ways: dict[int, tuple[int, int]] = {}
-    """By RDD, the one that follows it and its place among that one's parents."""
+    """By RDD, the RDD that follows it, and its place among the parents of that RDD."""
     front = [start]
     while front and target not in ways and target != start:
         reached = [(rdd, place, parent) for rdd in front for place, parent in enumerate(rdds[rdd].parents)]
@@ -184,7 +186,7 @@ def _object(top: Any, rdds: Mapping[int, RDD], start: int, target: int) -> Any:
     return top
 
 
-def _code(rdd: Any) -> bytes:
+def _code(rdd: JvmObject) -> bytes:
     """The pickled function that an RDD applies to its partitions: it lies within two closures of Spark's."""
     closure = _field(_field(rdd, "f"), "arg$1")
     made_by = _field(closure, "arg$1")
@@ -193,7 +195,7 @@ def _code(rdd: Any) -> bytes:
     return bytes(chained.get(made_by).head()._1().funcs().head().command().unsafeArray())
 
 
-def _field(owner: Any, name: str) -> Any:
+def _field(owner: JvmObject, name: str) -> JvmObject:
     field = owner.getClass().getDeclaredField(name)
     field.setAccessible(True)
     return field.get(owner)
