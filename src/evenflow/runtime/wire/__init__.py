@@ -1,1 +1,1 @@
-"""What goes over a connection: frames, the handshake, channels and the poller, messages."""
+"""Connections: frames, the handshake, channels and the poller, messages."""

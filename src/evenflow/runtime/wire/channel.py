@@ -42,7 +42,7 @@ def configure(sock: socket.socket, buffer: int = SOCKET_BUFFER) -> None:
 class Channel:
     """Sends and receives frames once the handshake is done; owns its socket.
 
-    Nothing here waits. `flush` and `receive` do what the kernel allows at once. They raise `PeerGone` when the
+    Nothing here waits: `flush` and `receive` go as far as the kernel allows at once. They raise `PeerGone` when the
     connection is over, and `ProtocolError` when the peer does not speak our protocol.
     """
 
@@ -65,7 +65,7 @@ class Channel:
         self._decoder = Decoder()
         self._early: list[Frame] = []
         self.failure: PeerGone | ProtocolError | None = None
-        """What ended the connection, held back until the frames before it are handed out."""
+        """The error that ended the connection, held back until the frames before it are handed out."""
         self._out: deque[memoryview] = deque()
         self._push(handshake.start())
 
@@ -93,7 +93,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> bool:
-        """Send what is queued; returns whether all of it went."""
+        """Send queued bytes; returns whether none are left."""
         if not self._out:
             return True
         while self._out:

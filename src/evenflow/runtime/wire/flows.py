@@ -1,4 +1,4 @@
-"""What FLOW and DONE frames hold: rows of a graph on their way, and that a frame of them has been processed.
+"""Bodies of FLOW and DONE frames: rows of a graph on their way, and the answer that a frame of them is processed.
 
 A FLOW frame's body is an Arrow record batch without its schema, then the numbers of the ports that its rows are for,
 then a fixed end: the feeder whose rows caused it, their turn, how many rows and how many ports there are. The end comes
@@ -23,22 +23,22 @@ MOST_PORTS = 10_000
 
 
 class FlowHead(NamedTuple):
-    """What a FLOW frame says beside its rows."""
+    """The content of a FLOW frame."""
 
     feeder: int
     turn: int
-    """Which of the root frames of the feeder's source its root frame is, from 0 on."""
+    """The number of its root frame among those of the feeder's source, from 0 on."""
     ports: tuple[int, ...]
     rows: memoryview
     """The record batch, serialised."""
     row_count: int
-    """As the sender says."""
+    """The number of rows that the sender has written down."""
 
 
 def flow_frame(
     identity: int, root: int, turn: int, feeder: int, ports: Sequence[int], rows: memoryview, count: int
 ) -> Frame:
-    """Rows for these ports, all on one worker."""
+    """A frame of rows for these ports, which are all on one worker."""
     tail = struct.pack(f"<{len(ports)}I", *ports) + END.pack(feeder, turn, count, len(ports))
     if rows.nbytes + len(tail) > MAX_BODY:
         raise ProtocolError(f"a frame of {rows.nbytes} bytes of rows is over the limit of {MAX_BODY} bytes")
@@ -46,7 +46,7 @@ def flow_frame(
 
 
 def flow_head(frame: Frame) -> FlowHead:
-    """What is in a FLOW frame."""
+    """Read the content of a FLOW frame."""
     body = memoryview(frame.body).cast("B")
     if body.nbytes < END.size:
         raise ProtocolError(f"a FLOW frame has {body.nbytes} bytes: too few")
@@ -58,14 +58,14 @@ def flow_head(frame: Frame) -> FlowHead:
 
 
 def flow_rows(frame: Frame) -> tuple[int, int]:
-    """The feeder of a FLOW frame, and how many rows it says to have; nobody's and none if it cannot be read."""
+    """The feeder of a FLOW frame, and its number of rows; zeros if it cannot be read."""
     size = memoryview(frame.body).nbytes
     feeder, _, count, _ = END.unpack_from(frame.body, size - END.size) if size >= END.size else (0, 0, 0, 0)
     return feeder, count
 
 
 def done_frame(root: int, mark: int, micros: int) -> Frame:
-    """A FLOW frame of this root frame is processed; `mark` is its id XOR those of the frames that it caused."""
+    """The answer to a processed FLOW frame; `mark` is its id XOR the ids of the frames that it caused."""
     return Frame(Kind.DONE, MARK.pack(mark), root, micros)
 
 

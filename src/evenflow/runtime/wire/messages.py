@@ -50,7 +50,7 @@ keep numbers aligned."""
 T = TypeVar("T", bound=msgspec.Struct)
 Body = bytes | bytearray | memoryview
 _DTYPES: dict[object, str] = {Units: "<i4", Counts: "<i8", Batches: "<i8"}
-"""What arrays hold, by the type of the field."""
+"""The dtypes of arrays, by the type of the field."""
 _REFUSED = (msgspec.DecodeError, ValueError, RecursionError, MemoryError)
 
 
@@ -75,7 +75,7 @@ class Reader(Generic[T]):
         return self.decode(frame.body, f"a {frame.kind.name} frame")
 
     def decode(self, body: Body, what: str) -> T:
-        """The message in a body, which is that of `what`."""
+        """The message in a body, which errors call `what`."""
         size = memoryview(body).nbytes
         if size > BODY_BYTES:
             raise ProtocolError(f"{what} has {size} bytes, over the limit of {BODY_BYTES} bytes for a message")
@@ -217,7 +217,7 @@ def _printable(value: object) -> object:
 
 
 def _described(body: Body, error: Exception) -> str:
-    """What is wrong with a body."""
+    """Says what is wrong with a body."""
     why = str(error)[:300]
     try:
         kind = msgspec.msgpack.decode(body, type=_Tag).type[:50]

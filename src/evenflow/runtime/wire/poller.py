@@ -122,7 +122,7 @@ class Poller:
         return channel
 
     def poll(self, timeout: float, most: int = 8) -> Iterator[Happening]:
-        """What happens within `timeout` seconds, up to the first that does; at most `most` frames a channel."""
+        """Wait up to `timeout` seconds for a happening; yields all there are then, at most `most` frames a channel."""
         for channel in self._masks:
             self._watch(channel)
         if self._half_open or self._calls:

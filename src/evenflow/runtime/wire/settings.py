@@ -1,4 +1,4 @@
-"""What the processes of a cluster must know to find and trust each other; it travels inside Spark's closures."""
+"""Settings by which the processes of a cluster find and trust each other; they travel inside Spark's closures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What every worker and feeder of one cluster is given."""
+    """Settings that every worker and feeder of one cluster gets."""
 
     cluster: str
     host: str
@@ -45,7 +45,7 @@ class Settings:
 
     @property
     def place(self) -> str | Place:
-        """What `open_store` takes."""
+        """The checkpoint's address, key and opener, as `open_store` takes them."""
         from evenflow.state.store.sealed import placed  # imports numpy: not before it is needed
 
         return placed(self.checkpoint, self.checkpoint_key, self.opener)
@@ -55,5 +55,5 @@ class Settings:
 
 
 def mark_of(cluster: str, region: str) -> str:
-    """What tells an operator's code from that of all others."""
+    """A text in the pickled tasks of a region, by which the driver finds them in the plans of Spark."""
     return f"{cluster}/{quote(region, safe='')}/"

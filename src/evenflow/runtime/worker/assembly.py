@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from evenflow.runtime.worker.saving.loader import Loader
 
 KEY_BITS = 128
-"""Of a worker's key for tickets of movements."""
+"""Bits of a worker's key for tickets of movements."""
 WRITER_BITS = 48
-"""Of the number that stands for one life of a worker in the names of its blobs."""
+"""Bits of the number that stands for one life of a worker in the names of its blobs."""
 ID_BITS = 64
-"""Of the id of a frame of a graph."""
+"""Bits of the id of a frame of a graph."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ class Assembly:
         return Checkpointer(writer, self._tell, self.outbox.answer_end, self._blob_writer, environment.limits)
 
     def set_memory(self, memory: int) -> None:
-        """Have another budget from now on; the controller hears what came of it."""
+        """Change the memory budget, and tell the controller whether that worked."""
         began, error = self._clock(), ""
         regions = self.keyed.server.regions if self.keyed is not None else None
         try:
@@ -201,13 +201,13 @@ class Assembly:
         return checkpointer is not None and checkpointer.full
 
     def check_threads(self) -> None:
-        """A worker one of whose threads has ended cannot keep its word: it ends, and says why."""
+        """Raise if a thread has ended before its time: the worker cannot go on without it."""
         for part in (self.direct_transfer, self._blob_writer, self.store_transfer):
             if part is not None and part.failure:
                 raise EvenflowError(f"the {part.owner}'s thread has failed: {part.failure}")
 
     def closing(self) -> Iterator[Callable[[], None]]:
-        """What closes each part that has to be closed, in the order in which they are closed."""
+        """Calls that close the parts, in their order."""
         server = self.keyed.server if self.keyed is not None else None
         for part in (self.direct_transfer, self.store_transfer, self._loader, self._blob_writer, server):
             if part is not None:

@@ -1,6 +1,6 @@
-"""What a worker gets from outside: clock, pollers, threads, stores and limits. Tests give their own.
+"""The surroundings of a worker: clock, pollers, threads, stores and limits. Tests give their own.
 
-What the store needs is imported when it is used: a worker without an operator stays small.
+Modules for the store are imported when they are used: a worker without an operator stays small.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _store_transfer(where: str | Place, cluster: str, wake: Wake) -> StoreTransf
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnvironment:
-    """The surroundings of one worker."""
+    """How one worker gets its clock, its threads and its limits."""
 
     clock: Clock = time.perf_counter
     sleep: Callable[[float], None] = time.sleep

@@ -1,7 +1,7 @@
-"""What happens to a worker's machines, and what they want done: values, so that tests compare lists.
+"""Events and instructions of a worker's two state machines, as values, so that tests compare lists.
 
-`movements` and `loads` decide; `unit_mover` and `evaluations` carry out. The controller's orders (`model.messages`) are
-events as they are.
+`movements` and `loads` decide: they turn events into instructions. `unit_mover` and `evaluations` carry these out. An
+order of the controller (`model.messages`) is an event as it is.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Any
 from evenflow.model.messages import DropState, ForgetEvaluation, LoadState, MovementOrder, SendUnits, WorkerMessage
 
 Unread = Any
-"""What executors hand to each other by way of a machine, which passes it on unread: frames, state that was taken out,
-the parts of a parcel, loaded state. The types are known where these are made and used; this module imports neither."""
+"""A value that a machine passes on unread from one executor to another: frames, state that was taken out, the parts of
+a parcel, loaded state. Only the executors know its type, and a machine imports no executor."""
 UnitNumbers = Sequence[int]
 PlacedUnits = Sequence[tuple[str, int]]
-"""Evaluations and units whose state was installed."""
+"""Pairs of an evaluation and a unit whose state was installed."""
 
 # -- what happens to movements
 
 
 @dataclass(frozen=True, slots=True)
 class MarkerReachedEvent:
-    """A feeder's marker is here: all rows it had sent before are processed, or wait for state on disk."""
+    """A feeder's marker has come: the rows sent before it are processed, or wait for state on disk."""
 
     move: int
     feeder: int
     region: str = ""
-    """Empty if it is that of a graph, in which no rows wait for state on disk."""
+    """Empty for a graph: its rows do not wait for state on disk."""
     units: UnitNumbers = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RowsAnsweredEvent:
-    """The rows before a feeder's marker that waited for state on disk have been answered."""
+    """Rows that came before a feeder's marker, and waited for state on disk, have been answered."""
 
     move: int
     feeder: int
@@ -62,9 +62,9 @@ class UnitsTakenOutEvent:
 
     move: int
     kept: Unread
-    """What was taken out, also if it failed half-way."""
+    """The state that was taken out; if that failed half-way, the part of it that was."""
     parts: Sequence[Unread] = ()
-    """The label and the pickled state, as sent."""
+    """The label and the pickled state, as they are sent."""
     failure: str = ""
 
 
@@ -86,7 +86,7 @@ class UnitsStoredEvent:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFailedEvent:
-    """The target of a movement could not be reached, or went away; or the store did not take the units."""
+    """A movement's target could not be reached, or went away, or the store did not take the units."""
 
     move: int
     reason: str
@@ -103,7 +103,7 @@ class FetchFailedEvent:
 
 @dataclass(frozen=True, slots=True)
 class UnitsArrivedEvent:
-    """The units of a movement are here."""
+    """The units of a movement have arrived on this worker."""
 
     move: int
     parcel: Unread
@@ -111,25 +111,25 @@ class UnitsArrivedEvent:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRefusedEvent:
-    """A peer brought units that nobody announced; nothing of them was read but their label."""
+    """A peer sent units that the controller had not announced; only their label was read."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class LoopRoundEvent:
-    """The worker's loop goes on: the code of an operator may have come."""
+    """The worker's loop begins another round: the code of an operator may have come."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitsInstalledEvent:
-    """Result of `InstallUnitsInstruction`; not sent while code is missing."""
+    """Result of `InstallUnitsInstruction`; it does not happen while the operator's code is missing."""
 
     move: int
     region: str
     units: UnitNumbers
     placed: PlacedUnits
-    """What was put in, also if it failed half-way."""
+    """The state that was installed; if that failed half-way, the part of it that was."""
     bytes: int = 0
     failure: str = ""
 
@@ -156,14 +156,14 @@ MovementEvent = (
 
 @dataclass(frozen=True, slots=True)
 class TellInstruction:
-    """Tell the controller."""
+    """Send the controller a message."""
 
     message: WorkerMessage
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRowsInstruction:
-    """Answer the rows that wait for these units, if they are on disk, then say `RowsAnsweredEvent`."""
+    """Answer the rows that wait for those of these units that are on disk. `RowsAnsweredEvent` answers it."""
 
     move: int
     feeder: int
@@ -173,7 +173,7 @@ class AnswerRowsInstruction:
 
 @dataclass(frozen=True, slots=True)
 class TakeRowsInstruction:
-    """Take the rows of a graph that wait for units out of the queue, then say `RowsTakenEvent`."""
+    """Take the rows of a graph that wait for these units out of the queue. `RowsTakenEvent` answers it."""
 
     move: int
     region: str
@@ -182,7 +182,7 @@ class TakeRowsInstruction:
 
 @dataclass(frozen=True, slots=True)
 class FlushInstruction:
-    """Ask every receiver of a graph's rows to acknowledge them all. `FlushedEvent` answers it."""
+    """Ask every receiver of a graph's rows to acknowledge them. `FlushedEvent` answers it."""
 
     move: int
     region: str
@@ -190,7 +190,7 @@ class FlushInstruction:
 
 @dataclass(frozen=True, slots=True)
 class TakeOutUnitsInstruction:
-    """Take units out of the state, pack them with their rows, and refuse further rows of theirs.
+    """Take units out of the state, pack them with the rows that wait for them, and refuse later rows for them.
 
     `UnitsTakenOutEvent` answers it.
     """
@@ -201,7 +201,7 @@ class TakeOutUnitsInstruction:
 
 @dataclass(frozen=True, slots=True)
 class PutBackUnitsInstruction:
-    """Put units back into the state that they were taken out of, and their rows into the queue.
+    """Put units back into the state, and the rows that waited for them into the queue.
 
     `UnitsPutBackEvent` answers it.
     """
@@ -242,7 +242,7 @@ class FetchUnitsInstruction:
 
 @dataclass(frozen=True, slots=True)
 class DeleteUnitsInstruction:
-    """Delete what was put into the store for a movement that is over."""
+    """Delete the units that a movement, which is over, has put into the store."""
 
     move: int
     region: str
@@ -261,7 +261,7 @@ class InstallUnitsInstruction:
 
 @dataclass(frozen=True, slots=True)
 class DiscardUnitsInstruction:
-    """Take out what was installed, and forget it: the source has a copy. Refuse its rows from now on."""
+    """Take installed state out again and forget it: the source has a copy. Refuse rows for its units from now on."""
 
     region: str
     placed: PlacedUnits
@@ -269,7 +269,7 @@ class DiscardUnitsInstruction:
 
 @dataclass(frozen=True, slots=True)
 class DisownUnitsInstruction:
-    """Do not save these units from here any more, not even those without state: they are the source's again."""
+    """Stop saving these units on this worker, also units without state: they belong to the source again."""
 
     region: str
     units: UnitNumbers
@@ -296,7 +296,7 @@ MovementInstruction = (
 
 @dataclass(frozen=True, slots=True)
 class LoadBegunEvent:
-    """Result of `StartLoadInstruction`; not sent while code is missing."""
+    """Result of `StartLoadInstruction`; it does not happen while the operator's code is missing."""
 
     order: LoadState
     failure: str = ""
@@ -321,7 +321,7 @@ LoadEvent = ForgetEvaluation | DropState | LoadState | LoopRoundEvent | LoadBegu
 
 @dataclass(frozen=True, slots=True)
 class ClearStateInstruction:
-    """Let go of the state of an evaluation."""
+    """Drop the state of an evaluation."""
 
     region: str
     evaluation: str
@@ -337,7 +337,7 @@ class ForgetLogInstruction:
 
 @dataclass(frozen=True, slots=True)
 class StartLoadInstruction:
-    """Begin to load, then say `LoadBegunEvent`; nothing if the operator's code is not here."""
+    """Begin to load. `LoadBegunEvent` answers it; nothing does while the operator's code is not on this worker."""
 
     order: LoadState
 
@@ -352,7 +352,7 @@ class UseLoadedInstruction:
 
 @dataclass(frozen=True, slots=True)
 class DropLoadedInstruction:
-    """Throw away state that has been loaded for an order that does not count any more."""
+    """Throw away state that was loaded for an order which a later one has replaced."""
 
     loaded: Unread
 

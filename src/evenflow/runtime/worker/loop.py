@@ -1,7 +1,7 @@
-"""The worker: a long-lived Spark task with one event loop. Hosts operators, serves any number of feeders.
+"""The worker: a long-lived Spark task with one event loop, which runs operators for any number of feeders.
 
-One frame at a time: read it, process it, queue the answer. A feeder that does not take its answers is not read from
-until it does, so a worker holds at most one frame in and `WorkerLimits.outbox_bytes` out per feeder.
+It reads one frame at a time, processes it and queues the answer. It does not read from a feeder that does not take its
+answers, so it holds at most one frame in and `WorkerLimits.outbox_bytes` out per feeder.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ REASON = 2000
 
 @dataclass(frozen=True, slots=True)
 class WorkerTask:
-    """What Spark runs: `mapPartitions(WorkerTask(...))` on one partition is one worker."""
+    """The function that Spark runs: `mapPartitions(WorkerTask(...))` on one partition is one worker."""
 
     settings: Settings
     worker: int
@@ -85,12 +85,12 @@ class Worker:
         self._sessions = Sessions(self.assembly, settings.qos, clock)
         self._reported = clock()
         self.stopped = ""
-        """Why it ends; empty while it serves."""
+        """Why the worker ends; empty while it serves."""
 
     def run(self) -> str:
-        """Serve until the controller says stop or is gone; why it ended.
+        """Serve until the controller says stop or is gone; returns why it ended.
 
-        What the loop itself runs into ends the worker, and the controller is told before.
+        An error of the loop itself ends the worker; the controller is told before.
         """
         try:
             while not self.stopped:
@@ -118,14 +118,14 @@ class Worker:
         self._report()
 
     def _collect(self, keyed: KeyedParts) -> None:
-        """Take what threads have brought; bring back state from disk, of which regions are told if it goes wrong."""
+        """Take news of threads; bring back state from disk, and tell the feeders of a region if that fails."""
         keyed.server.collect()
         if self._settings.memory:
             for region, error in keyed.server.rotate():
                 self._sessions.fail_region(region, error)
 
     def tend_flows(self, now: float) -> None:
-        """Do what is due for graphs: frames on emulated links, feeders that wait to begin, reports."""
+        """Send frames that are due on emulated links, let feeders of graphs begin, report on graphs."""
         if self.assembly.keyed is not None:
             self._peers.tend()
             flows = self.assembly.keyed.flows
@@ -152,7 +152,7 @@ class Worker:
     # -- connections
 
     def opened(self, channel: Channel) -> None:
-        """A peer has proved itself: the controller, a worker that was called, or else a feeder."""
+        """A handshake is done: with the controller, a worker to which this one has connected, or a new peer."""
         if channel in self._peers:
             return
         if channel is not self._controller:
@@ -175,10 +175,10 @@ class Worker:
         )
 
     def lost(self, channel: Channel, reason: str) -> bool:
-        """A connection is gone; whether it was a feeder's."""
+        """A connection is gone; returns whether a session was over it."""
         if channel is self._controller:
             self.stopped = reason
-        if channel in self._peers:  # rows may be lost with it: the feeders whose rows they were have to know
+        if channel in self._peers:  # rows may be lost with it, so the feeders they belong to are given up
             for feeder in self.assembly.keyed_parts().flows.peer_lost(channel):
                 self._poller.drop(feeder)
                 self._sessions.leave(feeder, self._poller.waited_s)
@@ -198,14 +198,14 @@ class Worker:
             self._turn_out(channel, error)
 
     def serve_waiting(self) -> None:
-        """Process one of the frames that wait."""
+        """Process one of the waiting frames, and give up the connections at fault."""
         for channel, error in self._sessions.serve_waiting():
             self._turn_out(channel, error)
 
     def _turn_out(self, channel: Channel, error: Exception) -> None:
-        """Whatever a peer's frame runs into costs that peer its connection, and nobody else anything.
+        """Give up a peer whose frame ran into an error: it costs nobody else anything.
 
-        The controller is told, unless it follows from what the controller has done: it knows of that.
+        The controller is told, unless the error follows from an act of its own.
         """
         ours = isinstance(error, ProtocolError | ConnectionError)
         if channel is self._controller and not ours:
@@ -252,14 +252,14 @@ class Worker:
                 keyed.server.obey(order)
 
     def _tell(self, message: WorkerHello | CodeWanted | WorkerMessage) -> None:
-        """Tell the controller something; if it is gone, so is our reason to be."""
+        """Tell the controller something; if it is gone, this worker ends, too."""
         try:
             self._controller.send(control(message))
         except ConnectionError as error:
             self.stopped = str(error)
 
     def _trouble(self, what: str, reason: str, ends: bool = False) -> None:
-        """Tell the controller what went wrong; that it is gone is no trouble then."""
+        """Tell the controller of an error, if it is still there."""
         if self._controller.open:
             self._tell(WorkerTrouble(what, reason[:REASON], ends))
 

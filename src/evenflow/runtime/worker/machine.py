@@ -1,4 +1,4 @@
-"""Between a machine that decides and an executor that acts."""
+"""Drives a state machine: it decides, an executor acts, and the results are its next events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def drive(
     carry_out: Callable[[Instruction], Event | None],
     event: Event,
 ) -> None:
-    """Let a machine decide about an event, carry that out, and tell it what came of it, until nothing is left to do."""
+    """Give the machine an event, carry out its instructions, and give it each result, until there are none."""
     happened = deque([event])
     while happened:
         for instruction in decide(happened.popleft()):

@@ -1,6 +1,6 @@
-"""How fast a worker is: a standard piece of work, done now and then while a graph is fed (potential-driven §2.2.1).
+"""Measures how fast a worker is, by a standard piece of work while a graph is fed (potential-driven §2.2.1).
 
-Only the ratios between workers matter. A worker that shares its core with somebody takes longer, as for any work.
+Only the ratios between workers matter. A worker that shares its core takes longer for it, as for any work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a worker counts of one graph between two reports: rows and time by unit, and what it sent to other workers."""
+"""Counters of one graph on one worker between two reports: rows and time by unit, rows sent to other workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenflow.model.messages import FilterOrder, FlowReport, SentCounts
 from evenflow.operators.keyed import Units
 
 ORDERS_S = 1.0
-"""Seconds between reports of orders of filters: filters that are alike may change places all the time."""
+"""Seconds between reports of the order of filters: similar filters may change places all the time."""
 
 
 class FlowCounts:
@@ -32,7 +32,7 @@ class FlowCounts:
         self.reported = now
         """When the last report was sent."""
         self.busy_s = 0.0
-        """Of all reports together."""
+        """Seconds spent on rows since the graph came here, not only since the last report."""
 
     def add(self, units: Units, given: int, size: int, seconds: float) -> None:
         """A node took rows of these units, one each, gave `given` rows of `size` bytes, and worked for `seconds`.

@@ -1,11 +1,10 @@
-"""Rows of graphs on one worker: which frames wait, whose turn it is, and where the rows of units that move are held.
+"""Rows of graphs on one worker: takes frames of feeders and other workers, and serves them in the order they came in.
 
-Frames of feeders and of other workers are served in the order in which they came (`Passage` takes one through the nodes
-that are here). Each is answered to its feeder (DONE) with its id XOR the ids of the frames it caused, so that the
-feeder knows when nothing that comes of its rows is on its way any more.
+`Passage` takes a frame through the nodes that are here. Then the feeder gets a DONE with the frame's id XOR the ids of
+the frames it caused, and so knows when none of its rows is on its way any more.
 
-Workers always read from workers: they could wait for each other in a circle otherwise, although the graph has none.
-How much can wait here is bounded by what feeders have under way; above QUEUE_BYTES nothing is read from feeders.
+Workers always read from workers: otherwise they could wait for each other in a circle, although the graph has none.
+Feeders bound the rows that wait here by the rows they have under way; above QUEUE_BYTES nothing is read from them.
 """
 
 from __future__ import annotations
@@ -48,15 +47,15 @@ class Flows:
     outbox: Outbox
     turn_s: float
     rows: int = 0
-    """Processed since the worker started."""
+    """Rows that nodes have taken since the worker started."""
     frames: int = 0
-    """The same."""
+    """Frames served since the worker started."""
     busy_s: float = 0.0
-    """The same, in seconds."""
+    """Seconds that these took."""
     beginning: list[Session] = field(default_factory=list)
-    """Feeders that wait until the routing they know is known here, too."""
+    """Feeders that wait until this worker knows the routing that they know."""
     _cut_off: set[int] = field(default_factory=set)
-    """Feeders of which rows could not be sent on."""
+    """Feeders whose rows could not be sent on."""
     _counts: dict[str, FlowCounts] = field(default_factory=dict)
     """By region."""
     _calibration: Calibration = field(init=False)
@@ -74,7 +73,7 @@ class Flows:
         self.feeders[session.feeder] = session
 
     def leave(self, session: Session) -> None:
-        """A feeder, or a worker that sent rows, is gone; frames that wait are dropped when it is their turn."""
+        """A feeder, or a worker that sent rows, is gone; its waiting frames are dropped when their turn comes."""
         if self.feeders.get(session.feeder) is session:
             del self.feeders[session.feeder]
             self._tidy(session.region)
@@ -90,13 +89,13 @@ class Flows:
             self._counts.pop(region, None)
 
     def _tidy(self, region: str) -> None:
-        """Let go of what orders hold of feeders that are gone, perhaps while the units were on their way here."""
+        """Drop the rows that orders hold for feeders that are gone; units may have arrived with such rows."""
         known = self.around.server.regions.get(region)
         for state in known.instances.values() if known is not None else ():
             graph_of(state).keep(self.feeders)
 
     def peer_lost(self, channel: Channel) -> list[Channel]:
-        """The connection to a worker is over; the feeders that have to be told, because rows may be lost with it."""
+        """The connection to a worker is over; returns the feeders whose rows may be lost with it."""
         worker = self.around.peers.lost(channel)
         self._acknowledged(channel)
         concerned = {name for name, known in self.around.routings.items() if known.uses(worker)}
@@ -131,7 +130,7 @@ class Flows:
                 self.queue.append(frame)
             case Kind.FLUSH if frame.told:
                 self._acknowledged(channel, frame.sequence)
-            case Kind.FLUSH:  # what came before it waits here, in front of all that will come
+            case Kind.FLUSH:  # frames that came before it are in the queue, in front of all later ones
                 with suppress(ConnectionError):
                     channel.send(Frame(Kind.FLUSH, b"", frame.sequence, told=True))
             case Kind.MARKER:
@@ -152,7 +151,7 @@ class Flows:
             self.around.server.mover.handle(FlushedEvent(number))
 
     def faults(self) -> list[ConnectionFault]:
-        """The feeders that cannot go on, because rows of theirs could not be sent; each is told once."""
+        """Feeders whose rows could not be sent on; each is named once."""
         if not self._cut_off:
             return []
         gone, self._cut_off = self._cut_off & self.feeders.keys(), set()
@@ -165,7 +164,7 @@ class Flows:
         self.begin()
 
     def begin(self) -> None:
-        """Let feeders begin whose routing is known here, and whose rows can go on to all other workers."""
+        """Let feeders begin if their routing is known here and every other worker is connected."""
         for session in list(self.beginning):
             known = self.around.routings.known(session.region)
             if known is not None and known.reached(session.version, session.move) and self.around.peers.met():

@@ -1,4 +1,4 @@
-"""The rows of a frame that are for units which leave this worker, and those that are not."""
+"""Divides a frame: rows for units that leave this worker, and rows for units that stay."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ class Divided(NamedTuple):
 
     leaving: list[Frame]
     staying: Frame | None
-    """Has the id of the frame, if some of it leaves under other ids."""
+    """The rest of the frame, with the frame's id; None if all of it leaves."""
     new: int
-    """The XOR of those other ids; 0 if there are none."""
+    """The XOR of the new ids under which a part leaves; 0 if the frame is not divided."""
 
 
 def divided(
     frame: Frame, head: FlowHead, graph: HostedGraph, units: npt.NDArray[np.bool_], new_id: Callable[[], int]
 ) -> Divided:
-    """What of a frame is for the marked units of a graph.
+    """Divide a frame by the marked units of a graph, which leave.
 
-    A frame that is for one operator with several units has its rows' keys; all others are for ports that get all rows.
+    A frame for an operator with several units has keys, and is divided by rows. All other frames are for ports that get
+    all rows, and are divided by ports.
     """
     plan = graph.plan
     nodes = [plan.nodes[plan.ports[port].node] for port in head.ports]

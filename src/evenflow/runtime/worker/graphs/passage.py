@@ -1,7 +1,7 @@
 """The passage of one frame through the nodes of a graph that are on this worker.
 
-What a node gives goes to the nodes behind it by a call if they are here, and out as frames if they are elsewhere; what
-reaches an endpoint goes to the feeder. Rows that change state are logged, where the query has a checkpoint.
+The rows that a node gives go to the nodes behind it, by a call if these are here, as frames if they are elsewhere.
+Rows at an endpoint go to the feeder. Rows that change state are logged if the query has a checkpoint.
 """
 
 from __future__ import annotations
@@ -142,14 +142,14 @@ class Passage:
         return self._around.clock() >= self._visit.until
 
     def _put_off(self, work: deque[tuple[int, pa.RecordBatch]]) -> int:
-        """Rows for nodes that are here become frames that come first when there is time again; the XOR of their ids."""
+        """Leave rows for nodes that are here to the next turn, as frames; the XOR of their ids."""
         caused = 0
         for port, rows in work:
             caused ^= self._send_on(Bundle(self._around.worker, (port,), rows, self._turn, self._ways.has_turns(port)))
         return caused
 
     def _send_on(self, bundle: Bundle) -> int:
-        """Send rows on, hold them, or leave them for later if they are for here; the XOR of the ids of their frames."""
+        """Send rows to their worker, hold them, or leave them for later; the XOR of the ids of their frames."""
         visit, around, mark = self._visit, self._around, 0
         for rows, part in batch_parts(bundle.rows, bundle.uncut):
             number = around.new_id()
@@ -166,7 +166,7 @@ class Passage:
         return mark
 
     def _take_on(self, work: deque[tuple[int, pa.RecordBatch]]) -> int:
-        """Take rows as far as they go here, or as there is time: one node at least."""
+        """Take rows through the nodes here until the turn is over, through one node at least."""
         plan, caused = self._graph.plan, 0
         while work:
             port, rows = work.popleft()
@@ -181,7 +181,7 @@ class Passage:
         return caused
 
     def _pass_on(self, stream: int, out: pa.RecordBatch, work: deque[tuple[int, pa.RecordBatch]]) -> int:
-        """Rows of a stream go to its readers, to `work` if these are here; the XOR of the ids of frames sent."""
+        """Send rows of a stream to its readers, by `work` to readers here; the XOR of the ids of frames sent."""
         caused = 0
         for endpoint in self._graph.plan.streams[stream].endpoints if out.num_rows else ():
             self._give(endpoint, out)
@@ -193,7 +193,7 @@ class Passage:
         return caused
 
     def _in_turn(self, node: NodePlan, rows: pa.RecordBatch) -> bool:
-        """Whether rows may go on behind an ordered map; those that waited for them follow."""
+        """Whether rows may go on behind an ordered map; then the rows that waited for them follow."""
         order = self._order(node)
         if not order.due(self._session.feeder, self._turn):
             return False
@@ -204,7 +204,7 @@ class Passage:
         return True
 
     def _hold(self, node: NodePlan, rows: pa.RecordBatch) -> int:
-        """Keep rows that are early; the id that stands for them."""
+        """Keep rows that are early; returns an id, which stands for them as a frame under way."""
         identity = self._around.new_id()
         self._order(node).hold(self._session.feeder, HeldTurn(self._root, identity, self._turn, rows))
         return identity
@@ -215,7 +215,7 @@ class Passage:
         return found
 
     def _apply(self, node: NodePlan, port: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Apply rows to one node; what it gives."""
+        """Apply rows to one node; returns its result."""
         rows, local, keys = self._graph.rows_of(port, batch)
         if node.operator.lanes:
             units = np.array([node.first + self._turn % node.units], np.int32)
@@ -246,7 +246,7 @@ class Passage:
         return out
 
     def _repeat(self, node: NodePlan, repeat: RepeatedAttempt, units: Units) -> pa.RecordBatch:
-        """Apply the logged rows that are due when rows of these units come; what they give."""
+        """Apply the logged rows that are due when rows of these units come; returns their result."""
         session, given = self._session, [self._graph.nothing(node)]
         for logged in self._around.server.logged(session.region, session.evaluation, repeat, units) or ():
             port, batch, mine = self._graph.from_log(logged)

@@ -1,7 +1,7 @@
-"""Connections to the other workers, over which rows of graphs go; with emulated links, as late as these would have it.
+"""Connections to the other workers, over which rows of graphs go; emulated links delay them.
 
-Each worker makes its own connections, over which it sends; what others send comes over theirs. So between two workers
-there are two connections, each for one direction, but for the answers to flushes.
+Each worker sends over connections that it has made itself. So two workers have two connections, one for each direction;
+only answers to flushes go the other way.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from evenflow.runtime.wire.poller import Poller
 PROBE_S = 0.5
 """Seconds between two probes of a connection."""
 RECONNECT_S = 0.5
-"""How often a worker is called again that the controller takes to be live."""
+"""Seconds between two attempts to connect to a worker that the controller takes to be live."""
 TRIPS = 10
-"""Probes that are remembered: the quickest counts, since a busy worker answers late."""
+"""Latest probes that are kept: the quickest counts, since a busy worker answers late."""
 LARGE = bytes(128 * 1024)
-"""What a large probe carries there: the time that it takes longer tells the bandwidth."""
+"""Body of a large probe: the bandwidth follows from how much longer it takes than a small one."""
 LARGE_EVERY = 4
 """One of so many probes is large."""
 LEAST_S = 1e-4
-"""A large probe that takes no longer than a small one by more than this says only that the bandwidth is large."""
+"""Seconds that a large probe counts as longer than a small one, at least: less only says that bandwidth is large."""
 EMULATED_ROW = 128
 """Bytes of a probe that count as a row on an emulated link."""
 
@@ -44,17 +44,17 @@ class PeerLink:
     channel: Channel
     incarnation: int
     free_at: float = 0.0
-    """When the emulated link has sent all that went before."""
+    """When the emulated link will have sent the frames that it has."""
     arrives: float = 0.0
-    """When the last frame on the emulated link arrives: none arrives before those that went before it."""
+    """When the last frame on the emulated link arrives; frames keep their order."""
     late: int = 0
-    """Frames on the emulated link."""
+    """Frames that are on the emulated link now."""
     probed: float = -inf
     """When it was last probed."""
     trips: deque[float] = field(default_factory=lambda: deque(maxlen=TRIPS))
-    """Seconds that the latest probes took, there and back."""
+    """Seconds that the latest small probes took, there and back."""
     large: deque[float] = field(default_factory=lambda: deque(maxlen=TRIPS))
-    """The same of large probes."""
+    """Seconds that the latest large probes took, there and back."""
     probes: int = 0
 
 
@@ -69,18 +69,18 @@ class Peers:
         self._links: dict[int, PeerLink] = {}
         self._by_channel: dict[Channel, int] = {}
         self._directory: dict[int, WorkerAddress] = {}
-        """The other workers, as the controller had them last."""
+        """The other workers, as the controller named them last."""
         self._called: dict[int, float] = {}
-        """When workers were called last."""
+        """Per worker: when this worker tried to connect to it last."""
         self._late: list[tuple[float, int, Channel, Frame]] = []
-        """Frames on emulated links: when they arrive, a number that keeps them in order, where they go."""
+        """Frames on emulated links: when each arrives, a number that keeps their order, its connection."""
         self._numbers = count()
 
     def __contains__(self, channel: Channel) -> bool:
         return channel in self._by_channel
 
     def meet(self, workers: Iterable[WorkerAddress]) -> list[Channel]:
-        """Connect to the workers that there are now; the connections to others, which are over."""
+        """Connect to these workers; returns the connections to other workers, which are closed."""
         self._directory = {entry.id: entry for entry in workers if entry.id != self._worker}
         gone = []
         for worker, link in list(self._links.items()):
@@ -94,7 +94,7 @@ class Peers:
         return gone
 
     def _call(self) -> None:
-        """Connect to workers that are not connected, each now and then."""
+        """Connect to workers that are not connected, to each at most every RECONNECT_S."""
         now = self._clock()
         for worker, entry in self._directory.items():
             if worker not in self._links and now - self._called.get(worker, -inf) >= RECONNECT_S:
@@ -114,7 +114,7 @@ class Peers:
         return all(worker in self._links and self._links[worker].channel.open for worker in self._directory)
 
     def lost(self, channel: Channel) -> int:
-        """A connection is over; the worker that it went to."""
+        """A connection is over; returns the worker that it went to."""
         worker = self._by_channel.pop(channel)
         del self._links[worker]
         self._late = [each for each in self._late if each[2] is not channel]
@@ -135,23 +135,23 @@ class Peers:
         return True
 
     def flush(self, move: int) -> list[Channel]:
-        """Ask all workers whether what was sent is there; the connections."""
+        """Ask all workers to acknowledge the frames sent so far; returns the connections."""
         for worker in self._links:
             self.send(worker, Frame(Kind.FLUSH, b"", move))
         return list(self._by_channel)
 
     def _emulated(self, worker: int, link: PeerLink, rows: int) -> bool:
-        """Note when a frame arrives: behind those before it, and after the link's delay; False if that is at once."""
+        """Note when a frame arrives, by the link's rate and delay; False if it arrives at once."""
         assert self._emulate is not None
         pair, now = (self._worker, worker), self._clock()
         link.free_at = max(now, link.free_at) + rows / self._emulate.link_rows(pair)
         link.arrives = max(link.arrives, link.free_at + self._emulate.link_delay_s(pair))
         return link.arrives > now or link.late > 0
 
-    # -- how long the ways are
+    # -- distances
 
     def probe(self, now: float) -> None:
-        """Send a probe over every connection that has had none for a while."""
+        """Send a probe over every connection that has had none for PROBE_S."""
         for worker, link in self._links.items():
             if link.channel.open and now - link.probed >= PROBE_S and not link.channel.unsent:
                 link.probed = now
@@ -160,7 +160,7 @@ class Peers:
                 self.send(worker, Frame(Kind.PROBE, body, int(now * 1e6), part=len(body)), len(body) // EMULATED_ROW)
 
     def answer_probe(self, channel: Channel, sender: int | None, frame: Frame) -> None:
-        """A probe has come, which is answered over the connection to its sender; or the answer to one of ours."""
+        """Answer a probe, over the connection to its sender; or take the answer to a probe that was sent from here."""
         if not frame.told:
             if sender is not None:
                 self.send(sender, Frame(Kind.PROBE, b"", frame.sequence, part=frame.part, told=True))
@@ -170,18 +170,18 @@ class Peers:
 
     @property
     def round_trips(self) -> dict[int, float]:
-        """By worker, seconds there and back, at best lately."""
+        """Per worker: seconds of the quickest recent probe, there and back."""
         return {worker: min(link.trips) for worker, link in self._links.items() if link.trips}
 
     @property
     def bandwidths(self) -> dict[int, float]:
-        """By worker, bytes a second that go there, at best lately."""
+        """Per worker: bytes a second, by the quickest recent probes."""
         probed = {worker: link for worker, link in self._links.items() if link.trips and link.large}
         return {worker: len(LARGE) / max(LEAST_S, min(link.large) - min(link.trips)) for worker, link in probed.items()}
 
     @property
     def unsent(self) -> int:
-        """Bytes queued here that the kernel has not taken yet."""
+        """Bytes queued for other workers that the kernel has not taken yet."""
         return sum(link.channel.unsent for link in self._links.values())
 
     @property
@@ -190,12 +190,12 @@ class Peers:
         return max(0.0, self._late[0][0] - self._clock()) if self._late else None
 
     def tend(self) -> None:
-        """Call workers again that were lost; send the frames that are due."""
+        """Connect again to workers that were lost; send the frames that are due."""
         self._call()
         self.send_late()
 
     def send_late(self) -> None:
-        """Send the frames whose time on emulated links is over."""
+        """Send the frames that arrive by now on emulated links."""
         now = self._clock()
         while self._late and self._late[0][0] <= now:
             _, _, channel, frame = heapq.heappop(self._late)
@@ -204,7 +204,7 @@ class Peers:
                 channel.send(frame)
 
     def sleep(self, nap: Callable[[float], None], seconds: float) -> None:
-        """Sleep by `nap` as an emulated worker that is busy: emulated links are not, their frames arrive in time."""
+        """Sleep by `nap`, as an emulated worker that is busy, and meanwhile send frames on emulated links in time."""
         while seconds > 0:
             due = self.due_in
             length = seconds if due is None else min(seconds, due)

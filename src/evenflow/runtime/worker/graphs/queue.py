@@ -12,11 +12,11 @@ from evenflow.runtime.wire.frames import Frame
 
 @dataclass(slots=True, eq=False)
 class Gate:
-    """The place of units that have come to this worker, among all that waits here.
+    """Queue marker: the rows of units that have arrived are served only when the queue has reached it.
 
-    What waits before it may be rows that the units gave where they were. So nothing is served by the units until it is
-    reached: then come the rows that were brought with them, and those that were given for them here meanwhile. What
-    comes behind it waits until it is known whether the units stay.
+    Frames before it may hold rows that the units gave on their old worker, and later rows must not overtake those. At
+    the gate wait the rows that came with the units, then rows that operators here have sent them meanwhile. Frames
+    behind it wait until it is known whether the units stay.
     """
 
     region: str
@@ -24,34 +24,34 @@ class Gate:
     units: Sequence[int]
     frames: list[Frame] = field(default_factory=list)
     stays: bool = False
-    """Whether it is known that the units stay here."""
+    """True once the controller has said that the units stay here."""
 
 
 class RowQueue:
-    """FLOW frames, first come, first served; those for units that have come are served at their gate."""
+    """FLOW frames in the order in which they came, and gates of units that have arrived."""
 
     def __init__(self) -> None:
         self._waiting: deque[Frame | Gate] = deque()
         self.bytes = 0
-        """Of all frames that wait."""
+        """Bytes of all frames that wait."""
         self.rows: dict[int, int] = {}
-        """By feeder, rows of all frames that wait."""
+        """Per feeder: rows of all frames that wait."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def append(self, each: Frame | Gate) -> None:
-        """A frame has come, or units with the rows that waited for them."""
+        """Put a frame, or the gate of units that have arrived, at the end."""
         self._waiting.append(each)
         self._count([each])
 
     def put_first(self, frames: Sequence[Frame]) -> None:
-        """Put back what is left of the frame that was taken last."""
+        """Put frames in front: the rest of the frame that was taken last."""
         self._waiting.extendleft(reversed(frames))
         self._count(frames)
 
     def wait_at(self, gate: Gate, frames: Sequence[Frame]) -> None:
-        """Put further frames behind those of a gate that is here."""
+        """Put further frames behind those that wait at a gate."""
         gate.frames += frames
         self._count(frames)
 
@@ -76,9 +76,9 @@ class RowQueue:
         return frame
 
     def take_parts(self, divide: Callable[[Frame], tuple[list[Frame], Frame | None]]) -> list[Frame]:
-        """Take out what `divide` wants of each frame, in their order; what it leaves keeps its place.
+        """Divide each frame into frames to take, which are returned in their order, and a rest, which keeps its place.
 
-        Rows at gates whose units may not stay are left: they are those of other movements.
+        Rows at gates whose units may not stay are left: they belong to other movements.
         """
         taken: list[Frame] = []
 

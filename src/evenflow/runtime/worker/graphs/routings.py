@@ -1,10 +1,10 @@
-"""The routing of graphs as one worker knows it, and the rows that it holds for units that are being moved.
+"""The routing of graphs as one worker knows it, and the rows that it holds for units that move.
 
-A worker sends rows of graphs as feeders do, and does what they do about a movement: it holds rows, marks the end of
-those that it has sent, and releases them. Units that have come, or were put back, have a gate in the queue of this
-worker. Rows that are given for them here go to that gate until it is reached.
+A worker sends rows of graphs as feeders do. So in a movement it does the same: it holds rows for the units, sends a
+marker behind its last rows for them, and releases the held rows when it hears where the units are. Units that have
+arrived, or were put back, have a gate in this worker's queue; rows that operators here give for them wait at it.
 
-Nothing is sent here: what is to be sent to whom is returned.
+Nothing is sent here: `obey` returns the frames that are to be sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Outgoing(NamedTuple):
 
 @dataclass(slots=True)
 class HeldRows:
-    """A frame of rows for units that are being moved; its feeder knows of it already."""
+    """A frame of rows for units that move; its feeder knows its id already."""
 
     frame: Frame
     rows: int
@@ -45,15 +45,15 @@ class LocalRouting:
     version: int
     """Of the routing table."""
     move: int
-    """The latest movement that was heard of."""
+    """The latest movement that this worker was told of."""
     ways: Ways | None = None
     """None until the graph itself is here."""
     early: list[PauseUnits | ReleaseUnits] = field(default_factory=list)
-    """What was told meanwhile."""
+    """Orders that came before the graph."""
     held: dict[int, list[HeldRows]] = field(default_factory=dict)
-    """By movement."""
+    """Per movement: rows that wait until it is known where its units are."""
     gates: dict[int, Gate] = field(default_factory=dict)
-    """By movement, the place of its units in the queue here, if they have come and it is not reached yet."""
+    """Per movement: the gate of its units, if they have arrived here and the queue has not reached it."""
 
     def uses(self, worker: int) -> bool:
         """Whether rows go to a worker, or may have gone there before a movement that is not over."""
@@ -61,10 +61,10 @@ class LocalRouting:
         return self.ways is None or self.ways.uses(worker, over)
 
     def reached(self, version: int, move: int) -> bool:
-        """Whether this version is known, and this movement: rows of who knows them may come.
+        """Whether this worker knows a feeder's version and movement, so that it may accept the feeder's rows.
 
-        Rows of a feeder that was let in during a movement must not get to its units before they are held here: nobody
-        would take out what they leave there, since that evaluation was not known when the movement began.
+        A feeder that was let in during a movement may belong to an evaluation that began after the movement. If its
+        rows reached the units before rows are held for them, their state would stay behind.
         """
         return self.version >= version and self.move >= move
 
@@ -79,7 +79,7 @@ class Routings(dict[str, LocalRouting]):
         self._queue = queue
 
     def obey(self, order: FlowOrder) -> list[Outgoing]:
-        """Do what the controller says about the ways of rows; the frames that are to be sent."""
+        """Carry out an order about routing; returns the frames that are to be sent."""
         if isinstance(order, GraphRouting):
             self._route(order)
             return []
@@ -90,9 +90,9 @@ class Routings(dict[str, LocalRouting]):
 
     @property
     def first(self) -> Frame | None:
-        """The frame whose turn it is in the queue; None if there is none, or if it has to wait at a gate.
+        """The frame whose turn it is; None if none waits, or it is behind a gate that is not decided yet.
 
-        Gates before it are opened.
+        Decided gates in front of it are opened.
         """
         while isinstance(first := self._queue.first, Gate):
             if not self._is_decided(first):
@@ -103,17 +103,14 @@ class Routings(dict[str, LocalRouting]):
         return first
 
     def bring(self, region: str, move: int, units: Sequence[int], rows: Iterable[Frame]) -> bool:
-        """Units have come, with the rows that waited for them: they get their place; False if the graph is not known.
-
-        The rows are served when it is reached, if it is known by then that the units stay.
-        """
+        """Make a gate for units that have arrived, and for the rows with them; False if the graph is not known."""
         known = self.get(region)
         if known is not None:
             self._place(known, Gate(region, move, units, list(rows)))
         return known is not None
 
     def abandon(self, order: AbandonMoves) -> None:
-        """Forget movements: nobody waits for their rows any more, nor for where their units are."""
+        """Forget movements, with the rows held for them and the gates of their units."""
         known = self.get(order.region)
         if known is None:
             return
@@ -128,7 +125,7 @@ class Routings(dict[str, LocalRouting]):
         return gate.stays or known is None or known.gates.get(gate.move) is not gate
 
     def _opened(self, gate: Gate) -> None:
-        """The gate of units that stay here is reached: what is given for them here now goes to them by calls."""
+        """A gate of units that stay is reached: from now on rows that operators here give for them go by calls."""
         known = self.get(gate.region)
         if known is not None and known.gates.get(gate.move) is gate:
             del known.gates[gate.move]
@@ -136,7 +133,7 @@ class Routings(dict[str, LocalRouting]):
                 known.ways.release(gate.move, self._worker)
 
     def hold(self, known: LocalRouting, move: int, frame: Frame, rows: int) -> None:
-        """Keep a frame until it is known where the units of a movement are; or if they are here, for their turn."""
+        """Keep a frame until it is known where the movement's units are, or at their gate if they stay here."""
         gate = known.gates.get(move)
         if gate is not None and gate.stays:
             self._queue.wait_at(gate, [frame])
@@ -144,7 +141,7 @@ class Routings(dict[str, LocalRouting]):
             known.held.setdefault(move, []).append(HeldRows(frame, rows))
 
     def known(self, region: str) -> LocalRouting | None:
-        """The routing of a graph; None while it, or the graph itself, is not here."""
+        """The routing of a graph; None as long as the routing or the graph's code is not on this worker."""
         known = self.get(region)
         if known is None or known.ways is not None:
             return known
@@ -169,7 +166,7 @@ class Routings(dict[str, LocalRouting]):
         self._queue.append(gate)
 
     def _route(self, order: GraphRouting) -> None:
-        """Begin with these owners. Rows held for movements that are not among those paused belong to what is over."""
+        """Begin anew with these owners; rows held for movements that are over are dropped."""
         before = self.pop(order.region, None)  # what was told last is the last that is let go
         known = self[order.region] = LocalRouting(order, order.version, order.move)
         if before is not None:

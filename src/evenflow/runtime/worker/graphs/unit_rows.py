@@ -1,4 +1,4 @@
-"""The rows of units that move, in graphs: taken out of the queue, given a place in it, flushed behind a movement."""
+"""Rows of units that move, in graphs: takes them out of the queue, puts them in, and flushes before units leave."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class UnitRows:
         return self.queue.take_parts(divide)
 
     def keep_rows(self, region: str, move: int, units: Sequence[int], rows: Sequence[Frame]) -> bool:
-        """Units have come, with the rows that waited for them; False if the graph is not known here."""
+        """Give units that have arrived a gate, with the rows that came with them; False if the graph is not known."""
         for frame in rows:
             flow_head(frame)
         return self.routings.bring(region, move, units, rows)

@@ -1,8 +1,8 @@
 """Direct transfer: a thread of a worker that sends units to other workers and receives theirs (flux §5.1, StateMover).
 
-State goes over connections of its own with deep buffers, so that rows are processed meanwhile. What has arrived, or
-could not be delivered, waits in `inbox` for the worker's loop, which is woken. What the controller has not announced is
-refused by its label, unread.
+State goes over connections of its own with deep buffers, so that rows are processed meanwhile. Units that have arrived,
+or could not be delivered, wait in `inbox` for the worker's loop, which is woken. Units that the controller has not
+announced are refused by their label, unread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CLOSE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """The units of one movement, in parts: what they are (`Label`), a pickle, then the buffers it speaks of."""
+    """The units of one movement, in parts: a `Label`, a pickle, then the buffers that the pickle refers to."""
 
     move: int
     parts: list[Part]
@@ -78,7 +78,7 @@ class DirectTransfer(BackgroundThread):
         self._sent: dict[Channel, deque[int]] = {}
         self._arriving: dict[Channel, _Arriving] = {}
         self._admitted: dict[int, None] = {}
-        """Movements that were let in, the latest of them: none is let in twice."""
+        """The latest movements that were let in: none is let in twice."""
 
     def start(self, host: str) -> None:
         """Listen on `host`, and start the thread."""

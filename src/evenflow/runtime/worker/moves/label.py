@@ -26,16 +26,16 @@ class Label(Struct, frozen=True, forbid_unknown_fields=True):
     source: Whole
     units: Annotated[list[Whole], Meta(max_length=MOST_UNITS)]
     evaluations: Annotated[list[str], Meta(max_length=MOST_ENTRIES)]
-    """Of whose state there may be some."""
+    """Evaluations whose state may be among the units."""
     ticket: str = ""
     touched: Table[str, Batches] = {}
-    """By evaluation, the batches in which the units had rows last."""
+    """By evaluation, for each unit the latest batch in which it had rows."""
 
     def __repr__(self) -> str:
         return f"Label of movement {self.move}, region {self.region!r}, units {self.units}"  # not the ticket
 
     def packed(self) -> bytes:
-        """As it goes in front of the state."""
+        """The label as bytes, the first part of a parcel."""
         return packed(self)
 
     @classmethod
@@ -48,7 +48,7 @@ class Label(Struct, frozen=True, forbid_unknown_fields=True):
         return found
 
     def check(self, key: str, move: int) -> None:
-        """Refuse what the controller has not announced to the worker with this key."""
+        """Refuse units that the controller has not announced to the worker with this key."""
         announced = ticket(key, self.move, self.region, self.source, self.units, self.evaluations)
         if self.move != move or not hmac.compare_digest(announced.encode(), self.ticket.encode()):
             raise ProtocolError(

@@ -1,8 +1,8 @@
-"""Decides what a worker does about movements of which it is the source or the target: events in, instructions out.
+"""Decides what a worker does as the source or the target of movements: events in, instructions out.
 
-The source waits for the markers of all feeders, has the units taken out and sends them. It keeps what it sent until the
-controller says that the target has it, so that a movement can be undone at any point. The target has units installed as
-soon as they and their operator's code are here.
+The source waits for the markers of all feeders, has the units taken out and sends them. It keeps a copy until the
+controller says that the target has them, so that a movement can be undone at any point. The target has units installed
+as soon as they and their operator's code have arrived.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from evenflow.runtime.worker.events import (
 )
 
 REMEMBERED = 1000
-"""Evaluations and movements that are remembered as over, so that what arrives late for them is not kept."""
+"""So many ended evaluations and movements are remembered, so that rows and units that arrive late are refused."""
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -71,15 +71,15 @@ class Leaving:
 
     order: SendUnits
     waiting: set[int]
-    """Feeders whose markers are still to come."""
+    """Feeders whose markers have not come yet."""
     quiet: bool = False
-    """Whether all markers have come: the units are taken out from then on, in a graph after a flush."""
+    """Whether all markers have come: then the units may be taken out, in a graph after a flush."""
     out: bool = False
-    """Whether they are taken out, and the controller was told that all is quiet."""
+    """Whether the units are taken out, and the controller knows that no rows are on their way to them."""
     rows: Sequence[Unread] = ()
-    """Of a graph: those that waited for the units."""
+    """Rows of a graph that waited for the units."""
     kept: Unread = None
-    """What was sent, until the target has it."""
+    """A copy of the units that were sent, until the target has them."""
 
 
 @dataclass(slots=True)
@@ -88,13 +88,13 @@ class LocalMovements:
 
     leaving: dict[int, Leaving] = field(default_factory=dict)
     markers: dict[int, set[int]] = field(default_factory=dict)
-    """By movement, feeders whose markers have overtaken the controller's announcement."""
+    """Per movement: feeders whose markers came before the controller's announcement."""
     arrived: dict[int, Unread] = field(default_factory=dict)
     """Parcels of units that wait for their operator's code."""
     _latest: int = 0
-    """The latest movement that was announced."""
+    """The number of the latest movement that was announced."""
     _returning: dict[int, TellInstruction] = field(default_factory=dict)
-    """By movement whose units are put back, what the controller hears once they are."""
+    """Per movement whose units are being put back: what the controller is told when they are in place."""
     _installed: dict[int, tuple[str, UnitNumbers, PlacedUnits]] = field(default_factory=dict)
     _discarded: dict[int, None] = field(default_factory=dict)
 
@@ -143,7 +143,7 @@ class LocalMovements:
     def _wait(
         self, event: SendUnits | MarkerReachedEvent | RowsAnsweredEvent | FeederGone
     ) -> list[MovementInstruction]:
-        """Count markers; once every row in flight has been seen, the units are taken out."""
+        """Count markers; when all have come, no row is on its way, and the units are taken out."""
         move = event.move
         leaving = self.leaving.get(move)
         match event:
@@ -195,12 +195,12 @@ class LocalMovements:
         return [PutBackUnitsInstruction(about.move, about.region, about.units, kept, rows)]
 
     def _back_in_place(self, move: int, region: str, failure: str) -> list[MovementInstruction]:
-        """If the units could not even be put back, their state is lost."""
+        """The units were put back; if that failed, their state is lost."""
         then = self._returning.pop(move)
         return [_report(region, move, "lost", failure) if failure else then]
 
     def _left(self, move: int) -> tuple[Leaving | None, list[MovementInstruction]]:
-        """A movement of which this worker is the source is over, in whatever way."""
+        """Forget a movement of which this worker is the source, however it ended."""
         leaving = self.leaving.pop(move, None)
         if leaving is None or not leaving.out or not leaving.order.store:
             return leaving, []
@@ -232,7 +232,7 @@ class LocalMovements:
         return [*done, _report(region, move, "discarded")]
 
     def _abandon(self, move: int) -> list[MovementInstruction]:
-        """Forget a movement, and do not take what still comes of it."""
+        """Forget a movement, and refuse its units if they still come."""
         for kept in (self.markers, self.arrived, self._installed):
             kept.pop(move, None)
         remember(self._discarded, move, None)
@@ -240,14 +240,14 @@ class LocalMovements:
 
 
 def remember(kept: dict[T, V], key: T, value: V) -> None:
-    """Insert; evict the oldest beyond REMEMBERED."""
+    """Insert an entry, and drop the oldest beyond REMEMBERED."""
     kept[key] = value
     while len(kept) > REMEMBERED:
         del kept[next(iter(kept))]
 
 
 def _quiet(leaving: Leaving) -> list[MovementInstruction]:
-    """Nothing is on its way to the units any more, nor from them: they leave."""
+    """Have the units taken out: no rows are on their way to them, nor from them."""
     order, leaving.out = leaving.order, True
     return [_report(order.region, order.move, "quiet"), TakeOutUnitsInstruction(order, leaving.rows)]
 

@@ -1,8 +1,8 @@
 """Store transfer: a thread of a worker that moves units by way of the store (cep §3.3).
 
 The source puts the units of a movement as one blob, the target gets it when the controller says that it is there, and
-the source deletes it when the movement is over. Rows are processed meanwhile. What was put, has arrived or cannot be
-done waits in `inbox` for the worker's loop, which is woken; a store that fails is tried again a few times.
+the source deletes it when the movement is over. Rows are processed meanwhile. Results and failures wait in `inbox` for
+the worker's loop, which is woken. An operation that fails is tried again a few times.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class StoreTransfer(JobThread):
         self.submit(lambda: self.inbox.put(self._put(region, parcel)))
 
     def get(self, region: str, move: int) -> None:
-        """Get the units of a movement: then comes a `Parcel` or `FetchFailedEvent`."""
+        """Get the units of a movement, in the background. A `Parcel` or `FetchFailedEvent` answers it."""
         self.submit(lambda: self.inbox.put(self._get(region, move)))
 
     def delete(self, region: str, move: int) -> None:

@@ -1,7 +1,7 @@
-"""Carries out what `movements` decides: takes units out of the state and puts them in, packs, sends and fetches them.
+"""Carries out what `movements` decides: takes units out of the state and installs them, packs, sends and fetches them.
 
-All of the user's code that a movement runs into is called from here. What it throws costs this movement, never the
-worker.
+A movement calls the user's code (extract, install, pickle) only from here. An error of that code costs the movement,
+never the worker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_STORE = "this worker has no store"
 
 @dataclass(slots=True)
 class Taken:
-    """What was taken out of a region's state for a movement."""
+    """State that was taken out of a region for a movement."""
 
     operator: str = ""
     """Empty if this worker has no state of the region."""
@@ -40,7 +40,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """The units of a movement that have arrived; the label has been checked."""
+    """A movement's units that have arrived, and whose label has been checked."""
 
     label: Label
     parts: list[Part]
@@ -56,11 +56,11 @@ class GraphRows(Protocol):
         """Take the rows that wait for units of a graph out of the queue."""
 
     def keep_rows(self, region: str, move: int, units: Sequence[int], rows: Sequence[Frame]) -> bool:
-        """Give units of a graph that have come, and their rows, a place in the queue; False if it is not known."""
+        """Give units of a graph that have arrived, and their rows, a place in the queue; False if it is not known."""
 
 
 class UnitMover:
-    """Between the machine that decides about movements and all it decides about."""
+    """Gives events to `LocalMovements`, and carries out its instructions."""
 
     def __init__(
         self,
@@ -78,17 +78,17 @@ class UnitMover:
         self._direct = direct_transfer
         self._regions = regions
         self._over = over
-        """Regions and evaluations that have ended: their state is not put in any more."""
+        """Regions and evaluations that have ended: their state is not installed any more."""
         self._checkpointer = checkpointer
         self._via_store = store_transfer
         self._graph_rows = graph_rows
 
     def handle(self, event: events.MovementEvent) -> None:
-        """Let the machine decide about an event, as an order of the controller, and carry that out."""
+        """Let the machine decide about an event, and carry out its instructions."""
         drive(self.movements.handle, self._carry_out, event)
 
     def collect(self) -> None:
-        """Take what the direct transfer and the store transfer have brought."""
+        """Handle the news of the direct transfer and the store transfer."""
         for transfer in (self._direct, self._via_store):
             while transfer is not None and not transfer.inbox.empty():
                 news = transfer.inbox.get()
@@ -97,7 +97,7 @@ class UnitMover:
             self.handle(events.LoopRoundEvent())
 
     def _checked(self, parcel: Parcel) -> events.UnitsArrivedEvent | events.DeliveryRefusedEvent:
-        """Refuse units that nobody announced to this worker, before anything of them is read but their label."""
+        """Refuse units that the controller has not announced to this worker; only their label is read before."""
         try:
             label = Label.read(parcel.parts[0])
             label.check(self._direct.key, parcel.move)
@@ -245,7 +245,7 @@ class UnitMover:
         return events.UnitsInstalledEvent(move, label.region, label.units, placed, size)
 
     def _put_in(self, name: str, region: LocalRegion, states: ExtractedStates, placed: list[tuple[str, int]]) -> None:
-        """Install state, but for evaluations that are over; `placed` has what was begun."""
+        """Install state, except of evaluations that are over; `placed` names each unit before it is installed."""
         for evaluation, units in states.items():
             if (name, evaluation) not in self._over:
                 for unit, state in units.items():

@@ -1,6 +1,6 @@
-"""What is in the frames between feeders and a worker, as the worker sees it: rows come; results and errors go.
+"""The content of frames between feeders and a worker: reads rows and schemas, packs results and errors.
 
-pyarrow is imported by those who need it: a worker without an operator stays small.
+Functions import pyarrow when they need it: a worker without an operator stays small.
 """
 
 from __future__ import annotations
@@ -128,16 +128,16 @@ def batch_parts(batch: pa.RecordBatch, uncut: bool = False) -> Iterator[tuple[in
 
 
 def error_body(worker: int, error: BaseException, where: str) -> bytes:
-    """What went wrong, and which row it seems to come from."""
+    """The body of an ERROR frame: an error, and the row that it seems to come from."""
     _cut(error)
     trace = "".join(traceback.format_exception(error))
     return packed(OperatorFailed(worker, where, _printable(described(error)), _printable(trace[-20_000:])))
 
 
 def _cut(error: BaseException) -> None:
-    """Let the tracebacks of an error, and of those that it comes from, begin with the user's own code.
+    """Let the tracebacks of an error, and of its causes, begin with the user's own code.
 
-    Where there is none all of it stays, unless it is that of a `FunctionError`, which says itself what is wrong.
+    A traceback without code of the user stays whole. That of a `FunctionError` goes: its text says what is wrong.
     """
     seen: set[int] = set()
     each: BaseException | None = error

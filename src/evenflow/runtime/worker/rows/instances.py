@@ -1,7 +1,7 @@
 """Instances of keyed operators on a worker: state in memory, or within the worker's budget (`state.paging`).
 
-A budget makes answers come in parts: rows of units that are on disk wait there, and are answered when their units are
-brought back, which happens at the latest when their feeder asks for it (`drain`).
+With a budget answers come in parts: rows for units on disk wait, and are answered when their units are brought back, at
+the latest when their feeder asks for it (`drain`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Answer:
     """Names the frame."""
     batch: pa.RecordBatch
     origin: Origin | None
-    """For each result, the place in the frame of the row it comes from; None if the feeder does not need it."""
+    """For each result, the place in the frame of the row that it comes from; None if the feeder does not need it."""
     last: bool
     """Whether these are the last results of the frame."""
 
@@ -48,7 +48,7 @@ class Answer:
 class Instances:
     """Makes instances of operators, and has the pool they share.
 
-    What does not fit goes to the directory for temporary files; what killed workers left there is removed first.
+    State that does not fit goes to the directory for temporary files; files that killed workers left there are removed.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ from evenflow.state.paging.paged import Paged
 
 T = TypeVar("T")
 LEAST_WAIT_S = 0.001
-"""So long is waited for a report at least: a clock may not tell what is shorter."""
+"""The worker waits at least so many seconds for a report: a clock may not show shorter times."""
 
 
 class KeyedServer:
@@ -50,7 +50,7 @@ class KeyedServer:
         self.checkpointer = checkpointer
         self._clock = clock
         self.returning = False
-        """Whether state is on its way back from disk, a little each time."""
+        """Whether the last `rotate` found room for state on disk: the next may, too."""
 
     @property
     def active(self) -> bool:
@@ -141,13 +141,13 @@ class KeyedServer:
         return found
 
     def logged(self, name: str, evaluation: str, repeat: RepeatedAttempt, units: Units) -> list[pa.RecordBatch] | None:
-        """In a repeat, the logged rows of a graph to be applied in place of rows of these units; None: these differ."""
+        """In a repeat, the logged rows of a graph to apply in place of rows of these units; None if the rows differ."""
         return self._repeated(name, evaluation, repeat, partial(repeat.logged, units))
 
     def _repeated(
         self, name: str, evaluation: str, repeat: RepeatedAttempt, give: Callable[[], list[T]]
     ) -> list[T] | None:
-        """What a repeat gives; if the rows are others, the controller is told, and ends the attempt."""
+        """The result of `give`; if the rows are not those of the log, the controller is told, and ends the attempt."""
         try:
             return give()
         except OtherRows as differs:
@@ -157,7 +157,7 @@ class KeyedServer:
             return None
 
     def enter(self, name: str, evaluation: str, stamp: Stamp | None) -> tuple[LocalRegion, Instance]:
-        """Rows of an evaluation are about to be applied; the instance that has its state. Raises if they may not be."""
+        """The region and the state to which rows of an evaluation are to be applied; raises if they may not be."""
         region = self.regions[name]
         self.evaluations.check_rows(name, evaluation, stamp)
         instance = self.regions.instance_of(region, evaluation)
@@ -213,20 +213,20 @@ class KeyedServer:
     # -- evaluations
 
     def obey(self, order: MovementOrder | EvaluationOrder) -> None:
-        """Do what the controller says about movements, or about the state of an evaluation."""
+        """Carry out an order about movements, or about the state of an evaluation."""
         if isinstance(order, MovementOrder):
             self.mover.handle(order)
         else:
             self.evaluations.obey(order)
 
     def mark(self, move: int, feeder: int, name: str = "", units: Sequence[int] = ()) -> None:
-        """A feeder's marker of a movement is here; of a graph, for whose units no rows wait, it does not name them."""
+        """A feeder's marker has come; that of a graph has no name and units, since no rows wait for state on disk."""
         if name and max(units, default=0) >= self.regions[name].units:
             raise ProtocolError(f"a marker names unit {max(units)} of region {name}: it has {self.regions[name].units}")
         self.mover.handle(MarkerReachedEvent(move, feeder, name, units))
 
     def end(self, name: str, evaluation: str, stamp: Stamp, feeder: Channel) -> None:
-        """A feeder wants to know when all its rows are durable."""
+        """A feeder asks to be told when all its rows are durable."""
         assert self.checkpointer is not None
         region = self.regions.get(name)
         instance = region.instances.get(evaluation) if region is not None else None
@@ -241,7 +241,7 @@ class KeyedServer:
         self.checkpointer.end(name, evaluation, stamp, feeder)
 
     def collect(self) -> None:
-        """Take what has come from other workers and from the store."""
+        """Take units from other workers, and news of the store."""
         self.mover.collect()
         if self.checkpointer is not None:
             self.checkpointer.collect()

@@ -1,4 +1,4 @@
-"""The operator cache: the operators that are on a worker, and how they get there from the controller."""
+"""The operator cache: the operators that a worker has; asks the controller for others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OperatorCache(dict[str, LoadedOperator]):
         self._asked: set[str] = set()
 
     def fetch(self, operator: str) -> LoadedOperator:
-        """The operator. None if it is not here: then the controller is asked for it, once."""
+        """The operator; None if it is not here, and then the controller is asked for it, once."""
         if operator in self:
             self[operator] = self.pop(operator)
         elif operator not in self._asked:
@@ -40,11 +40,11 @@ class OperatorCache(dict[str, LoadedOperator]):
         return found.error if isinstance(found, Broken) else None
 
     def unknown(self, operator: str) -> None:
-        """The controller does not have this operator now: it may be asked again."""
+        """The controller does not have this operator: it may be asked again."""
         self._asked.discard(operator)
 
     def keep(self, operator: str, code: bytes, used: set[str]) -> None:
-        """Load an operator; of those that are not `used` now, keep the SPARE latest."""
+        """Load an operator; drop all but the SPARE latest of the operators that are not `used`."""
         self[operator] = _load(code)
         self._asked.discard(operator)
         self._tell(OperatorReady(operator))
@@ -54,7 +54,7 @@ class OperatorCache(dict[str, LoadedOperator]):
 
 
 class Broken:
-    """Stands in for an operator that could not be loaded, so that its users are told why."""
+    """Stands in for an operator that could not be loaded, and raises the error that it ran into."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error

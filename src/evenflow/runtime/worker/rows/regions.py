@@ -31,11 +31,11 @@ class LocalRegion:
     feeders: int = 0
     instances: dict[str, Instance] = field(default_factory=dict)
     away: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
-    """By evaluation, marks the units that have left: their rows are refused."""
+    """By evaluation, marks the units that have left this worker: rows for them are refused."""
     repeats: dict[str, RepeatedAttempt] = field(default_factory=dict)
-    """By evaluation, what is repeated of an attempt that was whole."""
+    """By evaluation, the attempt that is repeated."""
     active: npt.NDArray[np.bool_] = field(init=False)
-    """Marks the units that had rows, or came from another worker, since their state was last measured."""
+    """Marks the units that had rows, or arrived, since their state was last measured."""
     seen: list[Units] = field(default_factory=list)
     busy_s: float = 0.0
     rows: int = 0
@@ -45,7 +45,7 @@ class LocalRegion:
     waited_s: float = 0.0
     measured: float = 0.0
     counted: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By evaluation, the operator's counters as of the last report, or of what is not to be reported again."""
+    """By evaluation, the operator's counters as they were last reported, or when state was loaded."""
 
     def __post_init__(self) -> None:
         self.active = np.zeros(self.units, np.bool_)
@@ -144,7 +144,7 @@ class LocalRegion:
         return units, pending
 
     def _newly_counted(self) -> dict[str, int]:
-        """What the instances have counted since this was last asked."""
+        """The instances' counters since the last call."""
         sums: dict[str, int] = {}
         for evaluation in self.instances:
             before = self.counted.get(evaluation, {})
@@ -155,7 +155,7 @@ class LocalRegion:
         return sums
 
     def _count_from_here(self, evaluation: str) -> None:
-        """Report only what an instance counts from now on."""
+        """Let reports leave out what an instance has counted so far."""
         state = self.instances[evaluation]
         try:
             counts = operator_of(state).tallies()
@@ -164,7 +164,7 @@ class LocalRegion:
             self.counted.setdefault(evaluation, {})
 
     def use(self, evaluation: str, instance: Instance, repeat: RepeatedAttempt | None) -> None:
-        """Go on with loaded state, whose counters are of rows that have been counted, and repeat an attempt, if any."""
+        """Go on with loaded state, whose rows have been counted before, and repeat an attempt, if any."""
         self.drop(evaluation)
         self.instances[evaluation] = instance
         self._count_from_here(evaluation)
@@ -172,12 +172,12 @@ class LocalRegion:
             self.repeats[evaluation] = repeat
 
     def end_repeat(self, evaluation: str) -> None:
-        """Rows that come from now on have not been counted."""
+        """The attempt is repeated: rows that come from now on have not been counted."""
         del self.repeats[evaluation]
         self._count_from_here(evaluation)
 
     def drop(self, evaluation: str) -> None:
-        """Drop the state of an evaluation, and what belongs to it."""
+        """Drop the state of an evaluation, its repeat and its counters."""
         let_go(self.instances.pop(evaluation, None))
         self.repeats.pop(evaluation, None)
         self.counted.pop(evaluation, None)
@@ -217,7 +217,7 @@ class LocalRegions(dict[str, LocalRegion]):
         return instance
 
     def receiving(self, name: str, operator: str) -> LocalRegion:
-        """The region that units or loaded state come to, made if it is not known; needs the operator's code."""
+        """The region to which units or loaded state come, made if it is not known; needs the operator's code."""
         if name not in self:
             hosted = self.code(operator)
             if not isinstance(hosted, Hosted):
@@ -234,7 +234,7 @@ class LocalRegions(dict[str, LocalRegion]):
                 self.give(answers(self.hosted(self[name]), state.settle(units)))
 
     def drop(self, name: str, evaluation: str) -> None:
-        """Drop the state of an evaluation, and a region that nobody uses then."""
+        """Drop the state of an evaluation, and the region if nobody uses it then."""
         region = self.get(name)
         if region is not None:
             region.drop(evaluation)

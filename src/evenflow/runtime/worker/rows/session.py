@@ -24,16 +24,16 @@ ConnectionFault = tuple[Channel, Exception]
 
 
 class ConnectionKind:
-    """The kind of a peer that has opened nothing yet; base of all others."""
+    """What a worker does with the frames of a connection, by what its peer has opened; this kind: nothing yet."""
 
     always_read: ClassVar[bool] = False
-    """Whether frames are taken whatever waits here."""
+    """Whether frames are read however much waits here."""
     told_units: ClassVar[bool] = False
     """Whether the feeder is told which units had rows when its rows are durable."""
 
     @property
     def full(self) -> bool:
-        """Whether so much waits here that no rows of this kind should be taken."""
+        """Whether so much waits here that no rows of this kind should be read."""
         return False
 
     def receive(self, session: Session, frame: Frame) -> None:
@@ -48,7 +48,7 @@ class ConnectionKind:
         """Rows of the session took this service time."""
 
     def blame(self, session: Session, batch: pa.RecordBatch) -> str:
-        """Which row an operator's failure seems to come from; empty if that is not known."""
+        """Names the row that an operator's failure seems to come from; empty if it is not known."""
         return ""
 
     def leave(self, session: Session, waited_s: float) -> None:

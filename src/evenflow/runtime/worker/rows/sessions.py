@@ -1,8 +1,8 @@
 """Serves feeders: each connection is a session, in which rows of one operator come and results go.
 
-One frame a feeder waits here until it is its region's turn, and that feeder is not read from before: regions share the
-worker's time by weight (`ServiceOrder`). Rows of graphs, which come from other workers too, wait in `Flows`, and take
-their turn with the others.
+One frame of each feeder waits here for the turn of its region; the feeder is not read from before. Regions share the
+worker's time by weight (`ServiceOrder`). Rows of graphs, which also come from other workers, wait in `Flows`, and take
+turns with the others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Sessions:
 
     @property
     def done(self) -> WorkerReport:
-        """What was done since the worker started."""
+        """Counters since the worker started."""
         rows, frames, busy_s = self._rows, self._frames, self._busy_s
         if self._assembly.keyed is None:
             return WorkerReport(rows=rows, frames=frames, busy_s=busy_s)
@@ -63,7 +63,7 @@ class Sessions:
 
     @property
     def used(self) -> set[str]:
-        """The operators that are used now."""
+        """The operators that sessions and regions use now."""
         keyed = self._assembly.keyed
         return {session.operator for session in self._open.values()} | (keyed.server.operators if keyed else set())
 
@@ -72,11 +72,11 @@ class Sessions:
         self._order.set_weights(weights)
 
     def enter(self, channel: Channel) -> None:
-        """A peer is connected, and will say what it wants."""
+        """A peer has connected, and has opened nothing yet."""
         self._open[channel] = Session(channel)
 
     def leave(self, channel: Channel, waited_s: float) -> bool:
-        """A connection is gone; whether it was a feeder's, or one that another worker made."""
+        """A connection is gone; returns whether a session was over it."""
         session = self._open.pop(channel, None)
         self.waiting.pop(channel, None)
         if session is not None:
@@ -84,9 +84,9 @@ class Sessions:
         return session is not None
 
     def choose_readers(self, outbox_bytes: int) -> None:
-        """Read only from feeders that take their answers, have no frame waiting, and whose operator is here.
+        """Read only from feeders that take their answers, have no waiting frame, and whose operator is here.
 
-        From none of them while the store is too far behind.
+        While the store is too far behind, read from no feeder.
         """
         behind = self._assembly.behind
         for channel, session in self._open.items():
@@ -126,9 +126,9 @@ class Sessions:
         self._operators.fetch(request.operator)
 
     def serve_waiting(self) -> Iterator[ConnectionFault]:
-        """Process one frame: of those that wait, one of the region whose turn it is; yields the connections at fault.
+        """Process a frame of the region whose turn it is; yields the connections at fault.
 
-        What becomes of one of them has to be done before the next is asked for.
+        The caller gives up a connection before it asks for the next.
         """
         flows = self._assembly.keyed.flows if self._assembly.keyed is not None else None
         flowing = ""

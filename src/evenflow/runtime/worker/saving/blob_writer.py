@@ -1,7 +1,7 @@
 """The blob writer: a thread of a worker that puts segments and unit snapshots into the store.
 
-What was put, or could not be, waits in `inbox` for the worker's loop, which is woken. A store that fails is tried again
-a few times; what has not been put by then is reported, and never dropped in silence, whatever the reason.
+Outcomes wait in `inbox` for the worker's loop, which is woken. A put that fails is tried again a few times, and then
+reported: no blob is dropped in silence.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class PutOutcome:
-    """What became of a put."""
+    """The outcome of a put."""
 
     about: object
     error: str = ""
@@ -65,7 +65,7 @@ class BlobWriter(JobThread):
         self.submit(lambda: self._put(order))
 
     def collect(self) -> list[PutOutcome]:
-        """What has become of puts since the last call."""
+        """The outcomes of puts since the last call."""
         found = []
         while not self.inbox.empty():
             outcome = self.inbox.get()
@@ -74,7 +74,7 @@ class BlobWriter(JobThread):
         return found
 
     def close(self) -> None:
-        """End the thread; what has not been put is not needed any more."""
+        """End the thread; blobs that have not been put are not needed any more."""
         self.end(CLOSE_S, "the store hangs")
         if self._store is not None:
             self._store.close()

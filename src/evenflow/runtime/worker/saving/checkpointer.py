@@ -1,7 +1,7 @@
-"""Saving: has segments and unit snapshots of all queries put into the store, and tells the feeders that wait for that.
+"""Saving: has segments and unit snapshots of all queries put into the store, and tells feeders when rows are durable.
 
-What is due, and who is told when, the query logs decide; here the user's state is snapshotted and blobs are handed to
-the blob writer.
+The query logs decide which blobs are due, and which feeders are told. The checkpointer takes snapshots of the user's
+state, and hands blobs to the blob writer.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ class Checkpointer:
     def idle(self, region: str, evaluation: str, stamp: Stamp, instance: Instance, away: Away) -> None:
         """Save due units at the end of a task that sent no rows here.
 
-        Or the logs that hold the rows of units that get no more would be needed for good.
+        Otherwise logs with rows of units that get no more rows would be needed for ever.
         """
         query_log = self._query_logs.get((region, evaluation))
         if query_log is not None and stamp > query_log.stamp and query_log.enter(*stamp):
             self._save(query_log, instance, stamp[0] - 1, away)
 
     def end(self, region: str, evaluation: str, stamp: Stamp, feeder: Channel) -> None:
-        """A feeder wants to know when its rows are durable; one that sent none here is told at once."""
+        """A feeder asks to be told when its rows are durable; if it sent none here, it is told at once."""
         query_log = self._query_logs.get((region, evaluation))
         if query_log is None or query_log.stamp != stamp:
             self._answer(feeder, RowsDurable(self._writer, 0, NO_UNITS))
@@ -95,11 +95,11 @@ class Checkpointer:
         self._acknowledge(query_log)
 
     def end_repeat(self, feeder: Channel, units: Units, left: int) -> None:
-        """A feeder wants to know when its rows are durable, and they were so before; `left` have not come again."""
+        """Tell a feeder that its rows were durable before: they repeat a log; `left` rows have not come again."""
         self._answer(feeder, RowsDurable(self._writer, 0, units, left=left))
 
     def collect(self) -> None:
-        """Pass on what the blob writer has done."""
+        """Pass on the outcomes of the blob writer."""
         for outcome in self._blob_writer.collect():
             match outcome.about:
                 case QueryLog() as query_log, (int(epoch), int(attempt)):

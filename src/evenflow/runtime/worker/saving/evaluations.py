@@ -1,4 +1,4 @@
-"""Carries out what `loads` decides about the state of whole evaluations: drops it, has it loaded, goes on with it."""
+"""Carries out what `loads` decides about the state of evaluations: drops state, has it loaded, goes on with it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class EvaluationStates:
         return self._loads.over
 
     def check_rows(self, region: str, evaluation: str, attempt: AttemptKey | None) -> None:
-        """Refuse rows for an evaluation that is over, or whose state is not here; if it is stored, of an `attempt`."""
+        """Refuse rows for an evaluation that is over, or whose state is dropped (`Loads.check_rows`)."""
         self._loads.check_rows(region, evaluation, attempt)
 
     def is_dropped(self, region: str, evaluation: str) -> bool:
@@ -54,7 +54,7 @@ class EvaluationStates:
         return self._loads.is_dropped(region, evaluation)
 
     def handle(self, event: events.LoadEvent) -> None:
-        """Let the machine decide about an event, and carry that out."""
+        """Let the machine decide about an event, and carry out its instructions."""
         drive(self._loads.handle, self._carry_out, event)
 
     def obey(self, order: EvaluationOrder) -> None:
@@ -66,7 +66,7 @@ class EvaluationStates:
             self.handle(order)
 
     def collect(self) -> None:
-        """Begin to load what is to be loaded; take what has been loaded."""
+        """Begin the loads that are due; take the results of others."""
         if self._loader is None:
             return
         if self._loads.waiting:
@@ -118,7 +118,7 @@ class EvaluationStates:
         region.use(order.evaluation, loaded.instance, loaded.repeat)
 
     def _say_alive(self) -> None:
-        """Loading takes its time, and the controller waits: tell it now and then that this goes on."""
+        """Tell the controller now and then that this worker is alive while it loads."""
         now = self._clock()
         if now - self._told >= ALIVE_S:
             self._told = now

@@ -1,7 +1,7 @@
 """The loader: reads state from the store into a fresh instance of its operator, on a thread for each order.
 
-For each unit its newest snapshot, then its rows in the logs since, batch by batch. Nothing else touches the instance
-until it is whole: no feeder is let in before all workers have said that they have their part.
+It takes each unit's newest snapshot, then its rows in the logs since, batch by batch. Nothing else touches the instance
+until it is whole: no feeder is let in before every worker has said that it has its part.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(slots=True, eq=False)
 class Loaded:
-    """What came of an order to load."""
+    """The result of an order to load."""
 
     order: LoadState
     instance: Instance | None = None
@@ -50,7 +50,7 @@ class Loaded:
     touched: Longs = field(default_factory=lambda: np.empty(0, np.int64))
     """By unit, the latest batch in which it may have had rows."""
     repeat: RepeatedAttempt | None = None
-    """What is to be repeated of the attempt that was whole; None if there is none."""
+    """The attempt that is to be repeated; None if there is none."""
     bytes: int = 0
     rows: int = 0
     seconds: float = 0.0
@@ -97,7 +97,7 @@ class Loader:
             self._threads.append(thread)
 
     def close(self) -> None:
-        """Stop loading; what was loaded is not needed."""
+        """Stop loading; loaded state is not needed any more."""
         self._closing.set()
         for thread in self._threads:
             thread.end(CLOSE_S, "the store hangs")
@@ -123,7 +123,7 @@ class Loader:
         self.inbox.put(loaded)
 
     def fill(self, store: Store, loaded: Loaded, instance: Instance, hosted: Hosted) -> None:
-        """Put what the store has of the units into an instance of their operator."""
+        """Bring the state of the units from the store into an instance of their operator."""
         self._install(store, loaded, instance)
         self._replay(store, loaded, instance, hosted)
         if loaded.order.repeated is not None:
@@ -161,7 +161,7 @@ class Loader:
         _replay_as(instance, hosted, "")
 
     def _prepare(self, store: Store, loaded: Loaded, log: LogEntry, instance: Instance, hosted: Hosted) -> None:
-        """Read what is to be repeated of an attempt."""
+        """Read the attempt that is to be repeated."""
         stamp = loaded.order.epoch, loaded.order.attempt
         rows = self._logged(store, loaded, log, _owned(loaded.order))
         loaded.repeat = rows_to_repeat(stamp, rows, instance, hosted)
@@ -185,7 +185,7 @@ class Loader:
 
 
 def _replay_as(instance: Instance, hosted: Hosted, note: str) -> None:
-    """Rows of the log that follow went through the operator of a note; those before have to be through."""
+    """Rows of the log that follow went through the operator of this note; earlier rows are applied first."""
     if isinstance(instance, Paged):
         instance.drain()
     hosted.replay_as(operator_of(instance), note)

@@ -1,8 +1,8 @@
 """Decides about the state of whole evaluations on a worker: when it is dropped, loaded, and over.
 
-Of several orders to load the same state, the latest counts; what was loaded for an earlier one is thrown away. Between
-an order to drop state and the end of its loading no rows may be taken, or a unit that is not here would be saved as one
-without state.
+Of several orders to load the same state, the latest counts; state that was loaded for an earlier one is thrown away.
+Between an order to drop state and the end of its loading no rows are accepted: otherwise a unit that is not loaded yet
+would be saved as a unit without state.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Loads:
     """All evaluations of one worker."""
 
     over: dict[EvaluationKey, None] = field(default_factory=dict)
-    """Evaluations that have ended, the latest of them."""
+    """The latest evaluations that have ended."""
     _orders: dict[EvaluationKey, LoadState] = field(default_factory=dict)
-    """Loads that are asked for, the latest of each evaluation."""
+    """The latest order to load of each evaluation, until it has ended."""
     _begun: set[tuple[str, str, int]] = field(default_factory=set)
-    """Loads that need not be begun any more, also if nobody wants them now."""
+    """Loads that have begun, also loads that a later order has replaced."""
     _dropped: dict[EvaluationKey, AttemptKey | None] = field(default_factory=dict)
-    """Evaluations whose state was dropped and is not loaded yet; the batch and attempt that it is to be loaded for."""
+    """Evaluations whose state is dropped and not loaded yet, and the batch and attempt for which it will be loaded."""
 
     def handle(self, event: LoadEvent) -> list[LoadInstruction]:
         """Handle one event; return the instructions."""
@@ -79,10 +79,10 @@ class Loads:
         return (region, evaluation) in self._dropped
 
     def check_rows(self, region: str, evaluation: str, attempt: AttemptKey | None) -> None:
-        """Refuse rows for an evaluation that is over, or whose state is not here; if it is stored, of an `attempt`.
+        """Refuse rows for an evaluation that is over, or whose state is dropped; `attempt` is None if it is not stored.
 
-        Rows of an attempt before the one that state is loaded for were on their way when it was dropped. Those of that
-        attempt itself must not come until it is loaded: that is somebody's fault.
+        Rows of an earlier attempt than the state is loaded for were on their way when it was dropped. Rows of that
+        attempt itself must not come before the state is loaded: they are an error of the protocol.
         """
         key = region, evaluation
         if key in self.over:
@@ -108,7 +108,7 @@ class Loads:
 
 
 def _report(event: LoadEndedEvent) -> TellInstruction:
-    """Tell the controller what came of a load."""
+    """Tell the controller the result of a load."""
     order = event.order
     return TellInstruction(
         StateLoaded(

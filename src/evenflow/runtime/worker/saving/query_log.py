@@ -1,7 +1,7 @@
-"""The query log: what a worker notes of one query's use of one operator so that it can be rebuilt elsewhere.
+"""The query log: the rows of one query that a worker has applied to one operator, so that its state can be rebuilt.
 
-Frames are appended, as they came, to a segment in memory after they were applied; finished segments are to be put into
-the store. A feeder whose rows are all applied is answered when every segment so far is durable.
+After a frame was applied it is appended, as it came, to a segment in memory; finished segments go into the store. When
+all rows of a feeder are applied, it is answered as soon as every segment so far is durable.
 At the first frame of a batch, units are saved as they were at the end of the batch before: those longest without a
 snapshot first, about as many bytes as were logged in that batch, so that what has to be replayed stays about as large
 as the state.
@@ -50,7 +50,7 @@ class SnapshotPut:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A feeder that wants to know when all segments before its question are durable."""
+    """A feeder that waits until the first so many segments are durable."""
 
     feeder: Channel
     segments: int
@@ -108,7 +108,7 @@ class QueryLog:
         self._saved, self.touched = saved, touched
 
     def enter(self, epoch: int, attempt: int) -> bool:
-        """Rows of an attempt are here; whether they are the first of it."""
+        """Rows of an attempt have come; returns whether they are its first."""
         if (epoch, attempt) == self.stamp:
             return False
         if (epoch, attempt) < self.stamp:
@@ -129,7 +129,7 @@ class QueryLog:
     # -- the log
 
     def log(self, body: bytes | bytearray | memoryview, schema: pa.Schema, units: Units) -> list[SegmentPut]:
-        """Note rows that have just been applied; the segments that are finished now."""
+        """Append rows that have just been applied; returns the segments that are finished now."""
         finished: list[SegmentPut] = []
         if self._open is None:
             self._open = SegmentWriter(schema)
@@ -162,7 +162,7 @@ class QueryLog:
         return [finished]
 
     def end(self, feeder: Channel) -> list[SegmentPut]:
-        """A feeder's rows are all applied; the segments that are finished now.
+        """All rows of a feeder are applied; returns the segments that are finished now.
 
         `acknowledged` names the feeder when its rows are durable.
         """
@@ -181,7 +181,7 @@ class QueryLog:
         return np.flatnonzero(self.touched == self.epoch).astype(np.int32)
 
     def acknowledged(self) -> list[Channel]:
-        """Feeders that have waited for segments that are durable now, or never will be (`error`)."""
+        """Feeders whose segments are durable now, or never will be (`error`)."""
         done = [each for each in self._waiting if self.error or each.segments <= self.durable]
         self._waiting = [each for each in self._waiting if each not in done]
         return [each.feeder for each in done]
@@ -189,7 +189,7 @@ class QueryLog:
     # -- units
 
     def arrived(self, move: int, units: list[int], touched: npt.NDArray[np.int64]) -> None:
-        """Units have come from elsewhere, where they had rows last in the batches `touched`."""
+        """Units have arrived; `touched` has the latest batch in which each had rows elsewhere."""
         self._tenures.append((move, units))
         self.touched[units] = touched
         self._saved[units] = -1
@@ -211,7 +211,7 @@ class QueryLog:
         return dirty[np.argsort(self._saved[dirty], kind="stable")]
 
     def choose(self, due: Units, sizes: npt.NDArray[np.int64]) -> Units:
-        """Of the units that are due, whose state has these sizes, those to be saved now."""
+        """The units to save now, of the due units, whose state has these sizes in bytes."""
         logged, self._logged = self._logged, 0
         sizes = np.maximum(sizes, 1)
         self._slice = max(self._slice, int(sizes.sum()) // self.limits.cycle)
@@ -229,7 +229,7 @@ class QueryLog:
         return SnapshotPut(self, name, epoch, units, sum(memoryview(part).nbytes for part in parts))
 
     def not_saved(self, units: npt.NDArray[np.int32], epoch: int) -> None:
-        """A snapshot of a batch could not be put, or is not used: its units are due again, unless saved since."""
+        """A snapshot could not be put, or is not used: its units are due again, unless they were saved since."""
         self._saved[units[self._saved[units] == epoch]] = -1
 
 

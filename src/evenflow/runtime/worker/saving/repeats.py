@@ -9,9 +9,9 @@ results. When an attempt repeats another, rows that come only say how much of th
   the order of rows): the log is applied at once, and a row gets the results of the logged row with the same content.
   Of rows with equal content, the k-th gets those of the k-th.
 
-Rows for which the log has none are an error, and `left` counts those that have not come again: see `RowsDiffer`.
-Logged rows and results are in an unnamed file, mapped into memory: a batch may be larger than memory. What is kept in
-memory is 8 to 50 bytes a row.
+A row that the log does not have is an error, and `left` counts the logged rows that have not come again: see
+`RowsDiffer`. Logged rows and results are in an unnamed file, mapped into memory: a batch may be larger than memory.
+Memory holds 8 to 50 bytes a row.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Spool:
 
 
 class RepeatedAttempt(ABC):
-    """What one worker has of the attempt that is repeated."""
+    """One worker's part of the attempt that is repeated."""
 
     def __init__(self, stamp: AttemptKey, spool: Spool, units: Units) -> None:
         self._spool = spool
@@ -96,7 +96,7 @@ class RepeatedAttempt(ABC):
         return max(self._left, int(self.failed))
 
     def free(self) -> None:
-        """All rows have come again: let go of the file. Rows that come now are still refused."""
+        """All rows have come again: drop the file. Further rows are still refused."""
         self._spool = Spool()
         self._spool.close()
 
@@ -112,7 +112,7 @@ class RepeatedAttempt(ABC):
 
 
 class LoggedRows(RepeatedAttempt):
-    """The rows of the log, and how many of each unit were due so far."""
+    """Gives logged rows in place of the rows that come, unit by unit."""
 
     def __init__(self, stamp: AttemptKey, spool: Spool, units: Units, count: int) -> None:
         super().__init__(stamp, spool, units)
@@ -141,7 +141,7 @@ class LoggedRows(RepeatedAttempt):
 
 
 class LoggedResults(RepeatedAttempt):
-    """The results of all rows of the log, by the content of the rows."""
+    """Gives the results of logged rows to rows with the same content."""
 
     def __init__(self, stamp: AttemptKey, units: Units, marks: Longs, results: Spool, of: Longs) -> None:
         """`marks` stand for the content of the logged rows; `of` has the number of each result's row."""
@@ -209,7 +209,7 @@ def _ranges(starts: Longs, counts: Longs) -> Longs:
 def rows_to_repeat(
     stamp: AttemptKey, batches: Iterator[pa.RecordBatch], instance: Instance, hosted: Hosted
 ) -> RepeatedAttempt:
-    """What is to be repeated of an attempt, given its logged rows; `instance` has the state that it started from."""
+    """The attempt to repeat, from its logged rows; `instance` has the state that it started from."""
     if hosted.adds or hosted.ordered:
         return _results(stamp, batches, instance, hosted)
     spool, units = Spool(), [np.zeros(0, np.int32)]
