@@ -230,8 +230,19 @@ class Connections:
         self.meter.charge(now)
         connections = {link.worker: link.news() for link in self.links.values()}
         feeding_s, self._reported = now - self._reported, now
-        sent, rows = (news.resent, news.rerouted, news.overhead), (news.rows_in, news.latencies, news.shed)
-        self.tell(FeederReport(feeding_s, news.rows_out, connections, *sent, *rows))
+        self.tell(
+            FeederReport(
+                feeding_s=feeding_s,
+                rows_out=news.rows_out,
+                connections=connections,
+                resent=news.resent,
+                rerouted=news.rerouted,
+                overhead=news.overhead,
+                rows_in=news.rows_in,
+                latencies=news.latencies,
+                shed=news.shed,
+            )
+        )
 
     def leave(self, news: FeederFigures | None) -> None:
         """Send a last report, if any, and wait until all has gone to the controller, for LEAVE_S at most."""

@@ -112,9 +112,16 @@ class Link:
     def news(self) -> ConnectionCounts:
         """What each counter has grown by since the last call."""
         before = self._reported
-        sent, done = (self.rows_sent, self.frames_sent), (self.rows_done, self.frames_done)
         self.count()
-        self._reported = ConnectionCounts(self.blocked_s, *sent, *done, self.busy_s, under_way_s=self.under_way_s)
+        self._reported = ConnectionCounts(
+            blocked_s=self.blocked_s,
+            rows_sent=self.rows_sent,
+            frames_sent=self.frames_sent,
+            rows_done=self.rows_done,
+            frames_done=self.frames_done,
+            busy_s=self.busy_s,
+            under_way_s=self.under_way_s,
+        )
         return ConnectionCounts(
             blocked_s=self.blocked_s - before.blocked_s,
             rows_sent=self.rows_sent - before.rows_sent,

@@ -261,6 +261,7 @@ class _Even(FrameSize):
 def ordered(
     rows: DataFrame,
     feed: KeyedFeed,
+    *,
     units: int,
     shares: int,
     clock: TimeColumn | None,

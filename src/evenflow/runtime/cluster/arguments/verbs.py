@@ -69,7 +69,7 @@ def check_emulated(emulate: Emulate | None, workers: int) -> None:
             raise InvalidArgument(f"emulate has link {pair} of {workers} workers: ids go from 0 to {workers - 1}")
 
 
-def check_transfer(transfer: Transfer, stored: bool) -> None:
+def check_transfer(transfer: Transfer | None, stored: bool) -> None:
     """Refuse the store in a cluster without one."""
     if transfer == "store" and not stored:
         raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")

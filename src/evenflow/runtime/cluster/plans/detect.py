@@ -57,6 +57,7 @@ class Detection:
 def plan_rules(
     df: DataFrame | Mapping[str, DataFrame],
     rules: Rules,
+    *,
     key: str | Column | Sequence[str | Column],
     functions: Mapping[str, Callable[..., Any]] | None,
     variables: Mapping[str, Any] | None,

@@ -80,9 +80,18 @@ def shape_of(plan: GraphPlan) -> GraphShape:
         readers = tuple(dict.fromkeys(plan.ports[port].node for port in stream.readers))
         reads = tuple(plan.ports[port].stream for port in node.ports)
         inputs = tuple(made_by[each] if each in made_by else -1 - each for each in reads)
-        about = node.name, node.operator.kind, node.first, node.units
-        shown = bool(stream.endpoints), node.operator.lanes, node.operator.by_rows
-        nodes.append(NodeShape(*about, readers, inputs, *shown))
+        shape = NodeShape(
+            name=node.name,
+            kind=node.operator.kind,
+            first=node.first,
+            units=node.units,
+            readers=readers,
+            inputs=inputs,
+            endpoint=bool(stream.endpoints),
+            lanes=node.operator.lanes,
+            by_rows=node.operator.by_rows,
+        )
+        nodes.append(shape)
     return GraphShape(plan.sources, tuple(nodes))
 
 

@@ -86,6 +86,7 @@ def plan_join(
     spark: SparkSession,
     left: DataFrame,
     right: DataFrame,
+    *,
     on: Any,
     rows: int | None,
     seconds: float | None,

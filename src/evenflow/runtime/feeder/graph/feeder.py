@@ -172,7 +172,8 @@ class GraphFeeder(StatefulFeeder):
     def _tell_progress(self) -> None:
         before, self._waiting = self._waiting, self._roots.waiting
         if self._progress.any or self._waiting or before:
-            self._connections.tell(messages.FlowProgress(*self._progress.news(), self._waiting))
+            arrived, latencies = self._progress.news()
+            self._connections.tell(messages.FlowProgress(arrived, latencies, self._waiting))
 
     # -- what the connections hear
 
