@@ -151,7 +151,7 @@ class Cluster(ClusterVerbs, OldVerbs):
     def workers(self) -> list[WorkerStatus]:
         """The workers: id, executor, host, pid, state, restarts, and the rows and frames they have done by now.
 
-        Of a worker that has been in one call of a function for two seconds, they are those of its last report.
+        For a worker that has been in one call of a function for two seconds, the numbers are from its last report.
         """
         if not self._life.released:
             self._driver.await_reports()
@@ -177,7 +177,7 @@ class Cluster(ClusterVerbs, OldVerbs):
 
         A worker that has less than before puts at once on disk what does not fit, and processes nothing meanwhile; one
         that has more takes back what fits, a little at a time. A worker that is started again has the new budget, too.
-        The event log says what came of it: `memory-set`, or `memory-refused` with the reason, such as a unit that alone
+        The event log has the outcome: `memory-set`, or `memory-refused` with the reason, such as a unit that alone
         is larger; then nothing has changed. A cluster without `memory` is refused.
         """
         self._life.check()

@@ -47,7 +47,7 @@ STOP_S = 20.0
 
 
 class Lifecycle:
-    """Owns what runs for one cluster; all of it is started together and stopped together.
+    """Owns the threads, jobs and page of one cluster; they are started together and stopped together.
 
     `settings` has no port yet: the controller thread chooses it. `event_log` is its path, and the bytes it may have.
     """
@@ -132,7 +132,7 @@ class Lifecycle:
             self._note_executors(self._executors)
 
     def _note_executors(self, executors: Executors) -> None:
-        """For the event log: which executor has which worker, as far as Spark says so; again if one started anew."""
+        """Write into the event log which executor has which worker, as far as Spark knows; again after a restart."""
         tasks = self.driver.ask(lambda controller: {w: controller.task(w) for w in range(self.workers)})
         if found := executors.news(tasks):
             workers = {int(worker): executor for worker, executor in found.items()}

@@ -1,4 +1,4 @@
-"""What the verbs of a running cluster use of it."""
+"""The parts of a running cluster that its verbs use."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ class ClusterVerbs:
         tuning: Tuning | None = None,
         **options: Any,
     ) -> DataFrame:
-        """What rules detect in the rows of `df`: a row goes to the worker with its key's windows.
+        """Detect events in the rows of `df` by rules: a row goes to the worker with its key's windows.
 
         `rules` is one text, or several by name or in a list: then the result's first column `rule` names the rule of a
         row, and the other columns are those of all rules. `df` is one DataFrame, which rules may call by any name, or

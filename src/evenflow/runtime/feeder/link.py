@@ -110,7 +110,7 @@ class Link:
         return rows
 
     def news(self) -> ConnectionCounts:
-        """What each counter has grown by since the last call."""
+        """The growth of each counter since the last call."""
         before = self._reported
         self.count()
         self._reported = ConnectionCounts(
@@ -143,7 +143,7 @@ class Meter:
 
     A splitter is one thread of control: it waits for one connection, or for none in particular. So one clock runs at
     most, and the blocking of all links together grows by no more than the time that passes. Bytes that a connection has
-    not taken yet block nobody until the splitter cannot go on because of them.
+    not taken yet count as blocking only once the splitter cannot go on because of them.
     """
 
     __slots__ = ("_link", "_paused", "_since")

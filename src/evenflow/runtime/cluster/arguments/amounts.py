@@ -74,7 +74,7 @@ def bytes_of(memory: str | int | None) -> int:
 
 
 def budgets_of(memory: str | int | Mapping[int, str | int], workers: int, limited: bool) -> dict[int, int]:
-    """By worker, a new budget in bytes; refuses a cluster that has none, and workers that there are not."""
+    """By worker, a new budget in bytes; refuses a cluster without budgets, and numbers of no worker."""
     if not limited:
         raise InvalidArgument(
             "this cluster has no memory budget: give Cluster(memory=...) one, and it can be changed while it runs"

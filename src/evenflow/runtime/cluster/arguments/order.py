@@ -44,7 +44,7 @@ class Ordering:
     """Whether the user has given a lateness."""
 
     def __str__(self) -> str:
-        """What stored state depends on: whether rows wait, but not how long."""
+        """The part of it that stored state depends on: whether rows wait, but not how long."""
         return f" ordered by {', '.join(self.names)}{' as time' if self.given else ''}"
 
 

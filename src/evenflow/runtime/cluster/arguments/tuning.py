@@ -102,7 +102,7 @@ KEYED: Mapping[str, Any] = {
     "split_keys": False,
     "transfer": "direct",
 }
-"""What `keyed` can use, with the defaults."""
+"""The settings that `keyed` can use, with their defaults."""
 DETECT: Mapping[str, Any] = {**KEYED, "units": 4096}
 RUN: Mapping[str, Any] = {"transfer": "direct", "queue_rows": 100_000, "queue_bytes": "16m"}
 CLUSTER: Mapping[str, Any] = {"t_gap": None}

@@ -252,7 +252,7 @@ def check_columns(schema: StructType) -> None:
 
 
 def resolvable(df: DataFrame) -> DataFrame:
-    """The rows for `mapInArrow`, which looks columns up by name: those that it would not find have other names."""
+    """The rows with names that `mapInArrow` can look up: columns with dots, stars or backquotes get others."""
     names = df.schema.names
     odd = {place: f"evenflow column {place}" for place, name in enumerate(names) if name == "*" or set(name) & {*".`"}}
     return df.toDF(*(odd.get(place, name) for place, name in enumerate(names))) if odd else df

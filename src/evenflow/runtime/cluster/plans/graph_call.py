@@ -59,7 +59,7 @@ class GraphCall:
         return any(df.isStreaming for df in self.inputs.values())
 
     def _plan(self, endpoint: str | None = None) -> GraphPlan:
-        """What an endpoint needs, or all of them."""
+        """The part of the graph that one endpoint needs, or the whole graph."""
         return bound(self.running.spark, self.graph, self.inputs, None if endpoint is None else [endpoint])
 
     def applied(self, whole: GraphPlan, endpoint: str | None) -> tuple[GraphPlan, DataFrame]:

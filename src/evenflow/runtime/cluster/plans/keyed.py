@@ -92,7 +92,7 @@ class KeyedPlan:
         target_ms: float | None,
         key_values: tuple[int, ...],
     ) -> KeyedFeed:
-        """What feeders of its region are told."""
+        """The settings of the region's feeders."""
         use, route = self.use, self.route
         ranges = None
         if use.bounds is not None and route.range_place is not None:
@@ -154,7 +154,7 @@ def prepared(spark: SparkSession, operator: KeyedOperator, df: DataFrame) -> Key
 
 
 def stored_as(use: KeyedUse, was: str | None) -> Kept:
-    """What tells stored state of this use of an operator from that of others; `was` is the name that it had before.
+    """The description by which stored state of this use is found again; `was` is the name that it had before.
 
     Without names, this text was the name under which state was stored.
     """
@@ -205,7 +205,7 @@ def _declared(use: KeyedUse) -> StructType:
 def _known_again(df: DataFrame, key: KeyColumns, read: pa.Schema, kept: int) -> bool:
     """Whether the columns that are sent tell one row from another, so that a result finds its row again.
 
-    If rows come back from the workers (`kept` is 0), those that are equal in what is sent have equal results.
+    If whole rows come back from the workers (`kept` is 0), rows that are sent as equal ones have equal results.
     """
     told = {*read.names, *([df.columns[place]] if (place := named_by_key(df, key)) is not None else [])}
     return all(is_plain(field.type) for field in read) and (not kept or told >= set(df.columns))
