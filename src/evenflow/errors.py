@@ -9,6 +9,29 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+__all__ = [
+    "BlobMissing",
+    "ClusterStartError",
+    "ClusterStopped",
+    "CorruptState",
+    "EvenflowError",
+    "FunctionError",
+    "HandshakeError",
+    "InvalidArgument",
+    "MemoryBudget",
+    "MissingPackage",
+    "ProtocolError",
+    "RegionStalled",
+    "SimulationError",
+    "SpillError",
+    "StateGone",
+    "StateLost",
+    "StoreError",
+    "StoreInUse",
+    "StoreMissing",
+    "WorkerLost",
+]
+
 
 class EvenflowError(Exception):
     """The base of all errors that Evenflow raises on purpose."""

@@ -1,12 +1,16 @@
 """The public names, and what importing them costs."""
 
+import importlib
+import re
 import subprocess
 import sys
 
 import pytest
 
 import evenflow as ef
+from tests.support.scripts import ROOT
 
+MODULES = ("errors", "functions", "policy", "sim", "testing")
 HEAVY = {"matplotlib", "numba", "numpy", "pandas", "pyarrow", "pyspark"}
 
 
@@ -32,10 +36,10 @@ def test_no_other_name_does():
         _ = ef.cluster
 
 
-@pytest.mark.parametrize("module", ["errors", "functions", "model", "policy", "sim", "testing"])
+@pytest.mark.parametrize("module", MODULES)
 def test_modules_export_what_they_say(module):
-    home = sys.modules.get(f"evenflow.{module}") or getattr(ef, module)
-    for name in getattr(home, "__all__", []):
+    home = getattr(ef, module)
+    for name in home.__all__:
         assert getattr(home, name) is not None
 
 
@@ -47,6 +51,17 @@ def test_a_function_at_its_old_place_is_deprecated(name):
         assert getattr(ef, name) is getattr(ef.functions, name)
     assert [each.filename for each in seen] == [__file__]
     assert name not in ef.__all__
+
+
+PUBLIC = re.compile(r"^\| `(evenflow[.a-z]*)` \| (.*) \|$", re.MULTILINE)
+
+
+def test_the_api_page_lists_what_is_public():
+    page = (ROOT / "docs/api.md").read_text().partition("## What is public")[2].partition("\n## ")[0]
+    listed = {module: re.findall(r"`(\w+)`", names) for module, names in PUBLIC.findall(page)}
+    assert set(listed) == {"evenflow", *(f"evenflow.{name}" for name in MODULES)}
+    for module, names in listed.items():
+        assert names == sorted(importlib.import_module(module).__all__)
 
 
 def test_one_hierarchy_of_errors():

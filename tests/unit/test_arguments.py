@@ -331,7 +331,7 @@ def test_a_setting_that_moved_into_the_tuning_is_still_a_keyword(verb, name):
 
 
 def test_a_setting_given_as_a_keyword_is_in_the_tuning():
-    @with_tuning(KEYED)
+    @with_tuning("verb", KEYED)
     def verb(*, tuning=None, **options):
         return tuning, options
 

@@ -161,13 +161,13 @@ def test_periods(wrong):
 @pytest.mark.parametrize("wrong", ["3", True, 0, -1, nan, inf, None, 1e300, Decimal(1)])
 def test_seconds(wrong):
     with pytest.raises(InvalidArgument, match=r"stall_timeout=.*: give seconds, above 0"):
-        amounts.seconds_given(stall_timeout=wrong)
+        amounts.seconds_of(stall_timeout=wrong)
 
 
 def test_numbers_of_numpy():
     assert type(amounts.workers_of(np.int64(3))) is int
     assert type(amounts.period_of(np.float32(0.5))) is float
-    assert amounts.seconds_given(a=np.int8(3), b=np.float64(0.5)) == [3, 0.5]
+    assert [amounts.seconds_of(a=each) for each in (np.int8(3), np.float64(0.5))] == [3, 0.5]
     assert type(amounts.check_units(np.int64(8), 3)) is int
     assert amounts.gap_of(np.float32(1), True) == 1
     known = graph_arguments.known_of_workers(

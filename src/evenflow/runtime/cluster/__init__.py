@@ -1,1 +1,1 @@
-"""What users call: the cluster, its verbs, their arguments, and the Spark jobs that workers are."""
+"""The cluster for its users: its verbs, their arguments, and the Spark jobs of its workers."""

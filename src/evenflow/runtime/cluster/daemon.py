@@ -1,4 +1,4 @@
-"""Spark's Python daemon, which forks workers and the query's tasks, with what they import already in it.
+"""Spark's Python daemon, which has imported the packages that workers and tasks need before it forks them.
 
 A process that is forked by Spark's own daemon imports pandas, numba and Evenflow for itself and has numba learn its
 types: about a second of CPU time each, and several start at once. `local_session` runs this daemon instead
@@ -22,7 +22,7 @@ from numba import njit
 from pyspark import daemon
 
 FIRST = ("pandas", "pyspark.worker", "pyspark.sql.pandas.serializers", "pyspark.sql.pandas.types")
-"""What Spark imports when the first rows come."""
+"""Modules that Spark would import with the first rows."""
 PACKAGES = (
     "evenflow.operators",
     "evenflow.rules",

@@ -47,7 +47,7 @@ STOP_S = 20.0
 
 
 class Lifecycle:
-    """Owns what runs for one cluster; all of it is started together and stopped together.
+    """Owns the threads, jobs and page of one cluster; they are started together and stopped together.
 
     `settings` has no port yet: the controller thread chooses it. `event_log` is its path, and the bytes it may have.
     """
@@ -101,22 +101,25 @@ class Lifecycle:
                 query, first, last, mark_of(settings.cluster, name) if name else ""
             )
         return ControllerThread(
-            Controller(self.workers, {**settings.qos, **settings.targets}, settings.stall_timeout),
-            settings.secret,
-            driver_host(self.context)[0],
-            settings.period,
-            log,
-            lambda query, epoch, name: queries.untouched(query, epoch, mark_of(settings.cluster, name)),
-            self.checkpoint_thread,
-            partial(cancel_stage, self.context),
-            queries,
-            self._stages,
+            controller=Controller(self.workers, {**settings.qos, **settings.targets}, settings.stall_timeout),
+            secret=settings.secret,
+            host=driver_host(self.context)[0],
+            period=settings.period,
+            log=log,
+            untouched=lambda query, epoch, name: queries.untouched(query, epoch, mark_of(settings.cluster, name)),
+            checkpoint_thread=self.checkpoint_thread,
+            cancel=partial(cancel_stage, self.context),
+            queries=queries,
+            stages=self._stages,
             replace_worker=lambda worker: self._worker_jobs.replace(worker),
             ticked=self._ticked,
         )
 
-    def finish_start(self, timeout: float) -> None:
-        """Wait until all workers are live, and check that they leave a slot for queries."""
+    def finish_start(self, timeout: float, page: bool | str, token: str | None) -> None:
+        """Serve the live page if it is asked for, wait until all workers are live, check that queries have a slot."""
+        if page:
+            self.page = LivePage(f"cluster {self._name}", self.driver, page, token)
+            print(f"evenflow dashboard: {self.page.link}", flush=True)
         self._stages.warm_up()  # while the workers start
         self.await_workers(timeout)
         check_slots(self.context, self.settings.cluster)
@@ -129,7 +132,7 @@ class Lifecycle:
             self._note_executors(self._executors)
 
     def _note_executors(self, executors: Executors) -> None:
-        """For the event log: which executor has which worker, as far as Spark says so; again if one started anew."""
+        """Write into the event log which executor has which worker, as far as Spark knows; again after a restart."""
         tasks = self.driver.ask(lambda controller: {w: controller.task(w) for w in range(self.workers)})
         if found := executors.news(tasks):
             workers = {int(worker): executor for worker, executor in found.items()}

@@ -50,9 +50,17 @@ class Regions:
         with self._opening:  # one at a time: until its region is open, a name counts as free and an operator as unused
             self._driver.add_code(operator, code)
             region = self._driver.ask(lambda controller: controller.free_name(name))
-            about = self._driver.now(), region, operator, balance, units, False
-            given = name if region != name else ""
-            opened = RegionOpenedEvent(*about, transfer, order_warning, graph, given)
+            opened = RegionOpenedEvent(
+                time=self._driver.now(),
+                region=region,
+                operator=operator,
+                balance=balance,
+                units=units,
+                transfer=transfer,
+                order_warning=order_warning,
+                graph=graph,
+                given=name if region != name else "",
+            )
             self._driver.open_region(opened)
         return region, operator
 
@@ -80,8 +88,17 @@ class Regions:
                 )
             self._checkpoint_thread.add(name, kept)
             self._driver.add_code(digest, code)
-            about = self._driver.now(), name, digest, balance, kept.units, True
-            opened = RegionOpenedEvent(*about, transfer, order_warning, graph)
+            opened = RegionOpenedEvent(
+                time=self._driver.now(),
+                region=name,
+                operator=digest,
+                balance=balance,
+                units=kept.units,
+                durable=True,
+                transfer=transfer,
+                order_warning=order_warning,
+                graph=graph,
+            )
             try:
                 self._driver.open_region(opened)
             except EvenflowError as error:
@@ -94,6 +111,7 @@ class Regions:
         self,
         plan: GraphPlan,
         name: str,
+        *,
         placement: tuple[Placement, Placement | None],
         known: KnownOfWorkers,
         transfer: Transfer,
@@ -102,17 +120,16 @@ class Regions:
         was: str | None = None,
     ) -> tuple[str, str]:
         """Open the region of a graph, and wait until workers have it; returns its name and the digest of its code."""
-        hosted = HostedGraph(plan)
-        code, placing = (
-            pickled(hosted),
-            GraphPlacing(
-                shape_of(plan),
-                *placement,
-                quotas=known.quotas,
-                coefficients=known.coefficients,
-                links=known.links,
-                period=settings.period,
-            ),
+        hosted, (chosen, first) = HostedGraph(plan), placement
+        code = pickled(hosted)
+        placing = GraphPlacing(
+            shape=shape_of(plan),
+            placement=chosen,
+            first=first,
+            quotas=known.quotas,
+            coefficients=known.coefficients,
+            links=known.links,
+            period=settings.period,
         )
         balance = keyed_balance_named("hash")  # units move as the placement has it
         if settings.checkpoint and streaming:

@@ -11,7 +11,7 @@ PART = 0.5
 
 
 class Admission:
-    """Bounds the rows that wait in a feeder by what is served within a part of the target; without one, nothing."""
+    """Bounds the rows that wait in a feeder: no more than are served within a part of the target, if there is one."""
 
     def __init__(self, target_s: float | None) -> None:
         self._target_s = target_s

@@ -1,4 +1,4 @@
-"""A feeder's connections: the controller and the workers, how long they may be silent, what is reported of them.
+"""A feeder's connections to the controller and to workers: how long they may be silent, and their figures.
 
 A feeder runs inside the user's own Spark task, and its connections live as long as that. They split and merge nothing:
 what they hear goes to a `Listener`, which is the feeder.
@@ -38,7 +38,7 @@ RECONNECT_S = 0.5
 
 
 class Listener(Protocol):
-    """What a feeder does about what its connections hear; they call nothing else of it."""
+    """The methods of a feeder that its connections call when they hear something."""
 
     def told(self, message: ToFeeder) -> None:
         """The controller sent a message about the feeder's region."""
@@ -57,7 +57,7 @@ class Listener(Protocol):
         ...
 
     def polled(self, now: float) -> None:
-        """All that was heard at one time has been told: do what it allows."""
+        """All frames of one poll have been handled: do what they allow."""
         ...
 
 
@@ -75,7 +75,7 @@ class EvaluationIdentity(TypedDict, total=False):
 
 
 class Identity(EvaluationIdentity, total=False):
-    """Which task of the evaluation a feeder is: what its `FeederHello` says beside the region."""
+    """The task that a feeder belongs to, as its `FeederHello` names it."""
 
     partition: Required[int]
     attempt: Required[int]
@@ -230,8 +230,19 @@ class Connections:
         self.meter.charge(now)
         connections = {link.worker: link.news() for link in self.links.values()}
         feeding_s, self._reported = now - self._reported, now
-        sent, rows = (news.resent, news.rerouted, news.overhead), (news.rows_in, news.latencies, news.shed)
-        self.tell(FeederReport(feeding_s, news.rows_out, connections, *sent, *rows))
+        self.tell(
+            FeederReport(
+                feeding_s=feeding_s,
+                rows_out=news.rows_out,
+                connections=connections,
+                resent=news.resent,
+                rerouted=news.rerouted,
+                overhead=news.overhead,
+                rows_in=news.rows_in,
+                latencies=news.latencies,
+                shed=news.shed,
+            )
+        )
 
     def leave(self, news: FeederFigures | None) -> None:
         """Send a last report, if any, and wait until all has gone to the controller, for LEAVE_S at most."""

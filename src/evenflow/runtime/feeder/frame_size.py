@@ -36,7 +36,7 @@ FRAMES_PER_REPORT = 2.5
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one worker from its answers."""
+    """The cost of rows at one worker, learned from its answers."""
 
     cost: float
     """Seconds a row, without the overhead of the call."""

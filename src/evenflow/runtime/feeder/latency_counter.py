@@ -23,7 +23,7 @@ class LatencyCounter:
         return bool(self._rows)
 
     def news(self) -> Latencies:
-        """What was counted since the last call."""
+        """The latencies counted since the last call."""
         news = Latencies(self._rows, self._total_s)
         self._rows, self._total_s = {}, 0.0
         return news

@@ -110,11 +110,18 @@ class Link:
         return rows
 
     def news(self) -> ConnectionCounts:
-        """What each counter has grown by since the last call."""
+        """The growth of each counter since the last call."""
         before = self._reported
-        sent, done = (self.rows_sent, self.frames_sent), (self.rows_done, self.frames_done)
         self.count()
-        self._reported = ConnectionCounts(self.blocked_s, *sent, *done, self.busy_s, under_way_s=self.under_way_s)
+        self._reported = ConnectionCounts(
+            blocked_s=self.blocked_s,
+            rows_sent=self.rows_sent,
+            frames_sent=self.frames_sent,
+            rows_done=self.rows_done,
+            frames_done=self.frames_done,
+            busy_s=self.busy_s,
+            under_way_s=self.under_way_s,
+        )
         return ConnectionCounts(
             blocked_s=self.blocked_s - before.blocked_s,
             rows_sent=self.rows_sent - before.rows_sent,
@@ -136,7 +143,7 @@ class Meter:
 
     A splitter is one thread of control: it waits for one connection, or for none in particular. So one clock runs at
     most, and the blocking of all links together grows by no more than the time that passes. Bytes that a connection has
-    not taken yet block nobody until the splitter cannot go on because of them.
+    not taken yet count as blocking only once the splitter cannot go on because of them.
     """
 
     __slots__ = ("_link", "_paused", "_since")

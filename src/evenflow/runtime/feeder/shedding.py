@@ -24,7 +24,7 @@ class Shedder:
         self._share = 0.0
         self._recent = np.zeros(0)
         self._due = 0.0
-        """Rows that are to be dropped and were not yet, because those that came had high values."""
+        """Rows still owed: they were to be dropped, but the rows that came had high values."""
         self._dropped = 0
 
     def set_share(self, share: float) -> None:

@@ -1,4 +1,4 @@
-"""What all feeders of operators with state do alike: say who they are, begin, end, and tell what went wrong.
+"""The base of feeders for operators with state: how they register, begin, end, and report an error.
 
 A feeder lives as long as one task of one micro-batch. It registers before its first row, since the controller has to
 see every task of a batch; with its first row it learns who owns which unit; at its end it waits until its rows are
@@ -52,7 +52,7 @@ class StatefulFeeder(ABC):
         self._schema: pa.Schema | None = None
         """Of the rows that go to workers; None before the first row."""
         self._opening: messages.OpenKeyed | None = None
-        """What a worker is told of this feeder; None until the controller has said who owns which unit."""
+        """The message that opens a session with a worker; None until the controller has sent the owners of units."""
         self._attempt = 0
         """The attempt at the batch; 0 if no state is stored."""
         self._end = KeyedEnd(self._connections, clock)
@@ -117,7 +117,7 @@ class StatefulFeeder(ABC):
 
     @abstractmethod
     def _news(self) -> FeederFigures | None:
-        """What the controller is told of rows and costs; None if nothing."""
+        """The figures for the controller about rows and costs; None if there are none."""
 
     def _begin(self, schema: pa.Schema, batch: pa.RecordBatch) -> None:
         """On the first row: learn who owns what, and connect."""
@@ -135,7 +135,7 @@ class StatefulFeeder(ABC):
         self._unread()
 
     def _unread(self) -> None:
-        """Say that Spark wants no more, so that this is not taken for a failure; if nobody hears it, it may be one."""
+        """Tell the controller that Spark wants no more rows, so that it does not take the end for a failure."""
         with suppress(EvenflowError):
             self._connections.tell(messages.FeederUnread())
             self._leave()
@@ -186,11 +186,11 @@ class StatefulFeeder(ABC):
 
     @abstractmethod
     def answered(self, link: Link, frame: Frame) -> None:
-        """Take what a worker sends."""
+        """Handle a frame from a worker."""
 
     @abstractmethod
     def polled(self, now: float) -> None:
-        """All that was heard at one time has been told: do what it allows."""
+        """All frames of one poll have been handled: do what they allow."""
 
     def _durable(self, link: Link, frame: Frame) -> messages.RowsDurable:
         """A worker has answered the end: the rows that it had from here are durable."""

@@ -47,7 +47,7 @@ def wall() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a feeder gets from outside; tests give their own."""
+    """The clock, sockets and random numbers of a feeder; tests replace them."""
 
     identity: Callable[[], Identity] = identity
     poller: Callable[[bytes, Callable[[], float], int], Poller] = Poller
@@ -111,7 +111,7 @@ class Exchange:
             yield batch
 
     def handed(self, parts: list[pa.RecordBatch], ages: Ages = ()) -> Iterator[pa.RecordBatch]:
-        """The results, small ones joined, on their way to Spark; `ages` are those of the rows they come from."""
+        """The results, small ones joined, on their way to Spark; `ages` says when the rows behind them arrived."""
         now = self._clock()
         for arrived, rows in ages:
             self._latencies.add(now - arrived, rows)

@@ -41,7 +41,7 @@ from evenflow.runtime.feeder.task import REAL, Environment
 KINDS = 2
 """Stages of an evaluation: that of the rows, and that of the ticks."""
 OWN = ("partition", "attempt", "task")
-"""What of a task's identity is not the evaluation's."""
+"""The parts of a task's identity that are its own, not the evaluation's."""
 NOTE = "share int, evaluation string, latest string, rows bigint, units binary, arrived string"
 BEGUN = "begun"
 """The column of a note that says when the micro-batch began, in microseconds: the same when it runs again."""
@@ -50,7 +50,7 @@ RELEASED = 50_000
 MOST_ARRIVALS = 64
 """Times of arrival that a note has, at most."""
 MOST_AT_ONCE = 64
-"""Where nobody knows how many rows wait, a frame of ticks has at most this share of the units: one in 64."""
+"""Where it is not known how many rows wait, a frame of ticks has at most one in so many of the units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class TimeColumn:
 
 @dataclass(frozen=True, slots=True)
 class RowTask:
-    """What `mapInArrow` is given for the rows: they go to the workers; notes come out."""
+    """The function for `mapInArrow` over the rows: they go to the workers; notes come out."""
 
     feed: KeyedFeed
     units: int
@@ -102,7 +102,7 @@ class RowTask:
 
 
 class _Seen:
-    """What a task notes about its rows as they pass."""
+    """Notes of a task's rows as they pass: how many, when they came, their units, and their latest time."""
 
     def __init__(self, units: int, clock: TimeColumn | None, wall: Callable[[], float]) -> None:
         self.arrived: list[tuple[float, int]] = []
@@ -144,7 +144,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class TickTask:
-    """What `mapInArrow` is given for the notes: ticks go to the workers; the results of the rows come out."""
+    """The function for `mapInArrow` over the notes: ticks go to the workers; the results of the rows come out."""
 
     feed: KeyedFeed
     units: int
@@ -182,7 +182,7 @@ class TickTask:
         size: int,
         arrived: list[tuple[float, int]],
     ) -> KeyedFeeder:
-        """A feeder of ticks, `size` a frame. What they cost says nothing of what rows cost, so it is not told."""
+        """A feeder of ticks, `size` a frame. Their cost says nothing about rows, so it is not reported."""
 
         def identity() -> Identity:
             own = environment.identity()
@@ -192,7 +192,7 @@ class TickTask:
         return _TickFeeder(self.feed, around, arrived)
 
     def _due(self, told: pa.Table) -> npt.NDArray[np.int64]:
-        """The units of these shares that need a tick: all if there is time to tell, else those that had rows."""
+        """The units of these shares that need a tick: all if rows wait for their time, else those with rows."""
         mine = np.isin(np.arange(self.units) % self.shares, told.column("share").to_numpy())
         if self.lateness is None or not self.feed.streaming:
             had = np.zeros(self.units, np.bool_)
@@ -202,7 +202,7 @@ class TickTask:
         return np.flatnonzero(mine)
 
     def _now(self, told: pa.Table) -> list[int]:
-        """What the ticks say, by column; empty if no row has told the time."""
+        """The values of a tick, by column; empty if no row had a time."""
         width = len(tick_fields(self.inputs))
         if not self.feed.streaming or self.lateness is None:
             now = FLUSH if self.feed.streaming else END
@@ -261,6 +261,7 @@ class _Even(FrameSize):
 def ordered(
     rows: DataFrame,
     feed: KeyedFeed,
+    *,
     units: int,
     shares: int,
     clock: TimeColumn | None,

@@ -33,12 +33,12 @@ def period_of(period: float) -> float:
     return number_of(period)
 
 
-def seconds_given(**seconds: float) -> list[float]:
-    """The seconds; refuses those that are not numbers above 0."""
-    for name, value in seconds.items():
-        if not 0 < number_of(value) <= LONGEST_S:
-            raise InvalidArgument(f"{name}={value!r}: give seconds, above 0 and at most {LONGEST_S:g}")
-    return [number_of(value) for value in seconds.values()]
+def seconds_of(**given: float) -> float:
+    """The seconds that are given by name; refuses all but a number above 0."""
+    ((name, value),) = given.items()
+    if not 0 < number_of(value) <= LONGEST_S:
+        raise InvalidArgument(f"{name}={value!r}: give seconds, above 0 and at most {LONGEST_S:g}")
+    return number_of(value)
 
 
 def check_units(units: int | None, workers: int) -> int:
@@ -74,7 +74,7 @@ def bytes_of(memory: str | int | None) -> int:
 
 
 def budgets_of(memory: str | int | Mapping[int, str | int], workers: int, limited: bool) -> dict[int, int]:
-    """By worker, a new budget in bytes; refuses a cluster that has none, and workers that there are not."""
+    """By worker, a new budget in bytes; refuses a cluster without budgets, and numbers of no worker."""
     if not limited:
         raise InvalidArgument(
             "this cluster has no memory budget: give Cluster(memory=...) one, and it can be changed while it runs"

@@ -13,7 +13,7 @@ from evenflow.policy import Placement, placement_named
 
 
 class KnownOfWorkers(NamedTuple):
-    """What a user says of workers and the links between them, for the placement of a graph."""
+    """Facts about workers and their links from the user, for the placement of a graph."""
 
     quotas: Mapping[int, float]
     coefficients: Mapping[int, float]
@@ -21,7 +21,7 @@ class KnownOfWorkers(NamedTuple):
 
 
 def known_of_workers(workers: int, quota: Any, coefficients: Any, links: Any) -> KnownOfWorkers:
-    """What is known of workers, checked."""
+    """The quotas, coefficients and links of workers, checked."""
     for what, given in (("quota", quota), ("coefficients", coefficients), ("links", links)):
         if not isinstance(given, Mapping | None):
             of = "(from, to): (delay in ms, bytes a second)" if what == "links" else "worker: number"

@@ -44,7 +44,7 @@ class Ordering:
     """Whether the user has given a lateness."""
 
     def __str__(self) -> str:
-        """What stored state depends on: whether rows wait, but not how long."""
+        """The part of it that stored state depends on: whether rows wait, but not how long."""
         return f" ordered by {', '.join(self.names)}{' as time' if self.given else ''}"
 
 
@@ -94,7 +94,8 @@ def _inputs(df: DataFrame, operator: KeyedOperator, idle: Any) -> Inputs | None:
     if operator.inputs is None:
         return None
     policy: Any = df.sparkSession.conf.get(POLICY, "min")
-    return Inputs(*operator.inputs, _micros("idle", idle), policy)
+    column, names = operator.inputs
+    return Inputs(column, names, idle=_micros("idle", idle), policy=policy)
 
 
 def _check_idle(idle: Any, operator: KeyedOperator, order_by: Any, lateness: Any) -> None:

@@ -15,7 +15,7 @@ from evenflow.runtime.cluster.arguments.warned import warn_user
 
 
 class Named:
-    """The names that `qos` gives weights to, and those that operators have had so far."""
+    """Compares the names in `qos` with the names that operators have had so far."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = set(names)

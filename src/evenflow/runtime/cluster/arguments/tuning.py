@@ -102,7 +102,7 @@ KEYED: Mapping[str, Any] = {
     "split_keys": False,
     "transfer": "direct",
 }
-"""What `keyed` can use, with the defaults."""
+"""The settings that `keyed` can use, with their defaults."""
 DETECT: Mapping[str, Any] = {**KEYED, "units": 4096}
 RUN: Mapping[str, Any] = {"transfer": "direct", "queue_rows": 100_000, "queue_bytes": "16m"}
 CLUSTER: Mapping[str, Any] = {"t_gap": None}
@@ -126,12 +126,10 @@ def tuning_of(verb: str, tuning: Tuning | None, usual: Mapping[str, Any]) -> Tun
     return Tuning(**{**usual, **given})
 
 
-def with_tuning(usual: Mapping[str, Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """The verb, which takes settings of its tuning as keywords, too, for one version."""
+def with_tuning(name: str, usual: Mapping[str, Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """The verb of this name, which takes settings of its tuning as keywords, too, for one version."""
 
     def decorated(verb: Callable[P, T]) -> Callable[P, T]:
-        name = verb.__qualname__.removesuffix(".__init__")
-
         @wraps(verb)
         def call(*args: P.args, **keywords: P.kwargs) -> T:
             old: dict[str, Any] = {each: keywords.pop(each) for each in usual if each in keywords}

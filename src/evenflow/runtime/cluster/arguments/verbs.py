@@ -69,7 +69,7 @@ def check_emulated(emulate: Emulate | None, workers: int) -> None:
             raise InvalidArgument(f"emulate has link {pair} of {workers} workers: ids go from 0 to {workers - 1}")
 
 
-def check_transfer(transfer: Transfer, stored: bool) -> None:
+def check_transfer(transfer: Transfer | None, stored: bool) -> None:
     """Refuse the store in a cluster without one."""
     if transfer == "store" and not stored:
         raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")
@@ -252,7 +252,7 @@ def check_columns(schema: StructType) -> None:
 
 
 def resolvable(df: DataFrame) -> DataFrame:
-    """The rows for `mapInArrow`, which looks columns up by name: those that it would not find have other names."""
+    """The rows with names that `mapInArrow` can look up: columns with dots, stars or backquotes get others."""
     names = df.schema.names
     odd = {place: f"evenflow column {place}" for place, name in enumerate(names) if name == "*" or set(name) & {*".`"}}
     return df.toDF(*(odd.get(place, name) for place, name in enumerate(names))) if odd else df

@@ -57,6 +57,7 @@ class Detection:
 def plan_rules(
     df: DataFrame | Mapping[str, DataFrame],
     rules: Rules,
+    *,
     key: str | Column | Sequence[str | Column],
     functions: Mapping[str, Callable[..., Any]] | None,
     variables: Mapping[str, Any] | None,
@@ -67,9 +68,7 @@ def plan_rules(
     ordered: bool = False,
 ) -> Detection:
     """The rows, the operator that runs the rules over them, and the order in which it is to see them."""
-    given: Any = functions  # anything but a mapping is refused by the operator
-    if isinstance(functions, Mapping):
-        given = {name: _function(name, function) for name, function in functions.items()}
+    given = _functions(functions)
     plain = RuleOperator(rules, given, variables=variables)
     late_s = None if lateness is None else seconds_of(lateness)
     keys = _keys(key)
@@ -241,6 +240,13 @@ def _check_types(streams: Mapping[str, DataFrame]) -> None:
                     f"column '{field.name}' is {kind.simpleString()} in stream '{other}' and "
                     f"{field.dataType.simpleString()} in '{name}': cast one of them, or rename it"
                 )
+
+
+def _functions(functions: Any) -> Any:
+    """The user's functions by name; anything but a mapping is left to the operator, which refuses it."""
+    if not isinstance(functions, Mapping):
+        return functions
+    return {name: _function(name, function) for name, function in functions.items()}
 
 
 def _function(name: str, function: Any) -> Any:

@@ -31,7 +31,7 @@ TEXTS = -1
 """A word that stands for all texts: its count is the number of texts."""
 
 
-@with_tuning(KEYED)
+@with_tuning("first_story", KEYED)
 def first_story(
     df: DataFrame,
     text: str = "text",

@@ -7,32 +7,28 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from evenflow.control.events import Transfer
 from evenflow.graph.build.builder import Graph
 from evenflow.graph.build.plan import GraphPlan
 from evenflow.graph.routers import routing_plan
-from evenflow.model.qos import qos_of
 from evenflow.policy import Placement, compile_estimates
 from evenflow.runtime.cluster.arguments.graph import KnownOfWorkers, placement_of
-from evenflow.runtime.cluster.arguments.qos import Named, refuse_shedding
+from evenflow.runtime.cluster.arguments.qos import refuse_shedding
 from evenflow.runtime.cluster.plans.graph_output import GraphOutput
 from evenflow.runtime.cluster.plans.graph_plan import bound, endpoint_schema, joined_inputs, together_schema
-from evenflow.runtime.cluster.regions import Regions
+from evenflow.runtime.cluster.running import RunningCluster
 from evenflow.runtime.feeder.graph.feed import GraphFeed
 from evenflow.runtime.feeder.graph.feeder import GraphTask
-from evenflow.runtime.wire.settings import Settings, mark_of
+from evenflow.runtime.wire.settings import mark_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GraphCall:
     """One call of `Cluster.run`; arguments are checked."""
 
-    spark: SparkSession
-    settings: Settings
-    regions: Regions
-    named: Named
+    running: RunningCluster
     name: str
     """Empty if it is that of the graph."""
     was: str | None
@@ -63,29 +59,41 @@ class GraphCall:
         return any(df.isStreaming for df in self.inputs.values())
 
     def _plan(self, endpoint: str | None = None) -> GraphPlan:
-        """What an endpoint needs, or all of them."""
-        return bound(self.spark, self.graph, self.inputs, None if endpoint is None else [endpoint])
+        """The part of the graph that one endpoint needs, or the whole graph."""
+        return bound(self.running.spark, self.graph, self.inputs, None if endpoint is None else [endpoint])
 
     def applied(self, whole: GraphPlan, endpoint: str | None) -> tuple[GraphPlan, DataFrame]:
         """The plan and the results of one endpoint, or of all together, whose plan is `whole`."""
         plan, together = whole if endpoint is None else self._plan(endpoint), endpoint is None
         part = "" if together else f".{endpoint}"
         region, was = f"{self.title}{part}", None if self.was is None else f"{self.was}{part}"
-        refuse_shedding(qos_of(self.settings.targets, region), region)
+        settings = self.running.settings
+        refuse_shedding(self.running.qos(region), region)
         chosen = placement_of(self.placement, self.options)
         compile_estimates()
-        about = region, chosen, self.known, self.transfer, self.streaming
-        opened = self.regions.open_graph(plan, *about, self.settings, was)
-        self.named.use(region)
+        opened, digest = self.running.regions.open_graph(
+            plan,
+            region,
+            placement=chosen,
+            known=self.known,
+            transfer=self.transfer,
+            streaming=self.streaming,
+            settings=settings,
+            was=was,
+        )
+        self.running.named.use(region)
+        rows, size = self.queues
         feed = GraphFeed(
-            self.settings,
-            *opened,
-            routing_plan(plan),
-            self.streaming,
-            mark_of(self.settings.cluster, opened[0]),
-            together,
-            *self.queues,
-            arrival=self.settings.emulate.arrival if self.settings.emulate else "",
+            settings=settings,
+            region=opened,
+            operator=digest,
+            plan=routing_plan(plan),
+            streaming=self.streaming,
+            mark=mark_of(settings.cluster, opened),
+            together=together,
+            window_rows=rows,
+            window_bytes=size,
+            arrival=settings.emulate.arrival if settings.emulate else "",
         )
         schema = together_schema(plan) if together else endpoint_schema(plan, 0)
         return plan, joined_inputs(plan, self.inputs).mapInArrow(GraphTask(feed), schema)

@@ -1,4 +1,4 @@
-"""What `Cluster.run` gives: the DataFrames of a graph's endpoints, each by itself or all in one query."""
+"""The result of `Cluster.run`: the DataFrames of a graph's endpoints, each by itself or all in one query."""
 
 from __future__ import annotations
 

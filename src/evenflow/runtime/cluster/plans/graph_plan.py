@@ -67,12 +67,12 @@ def _columns(spark: SparkSession, name: str, df: DataFrame) -> pa.Schema:
 
 
 def _may_be_null(schema: pa.Schema) -> pa.Schema:
-    """The columns, which may all be null: those of two streams that meet are then of one kind."""
+    """The columns, all nullable, so that the columns of two streams that meet have one type."""
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def shape_of(plan: GraphPlan) -> GraphShape:
-    """What the controller knows of a graph."""
+    """The graph as the controller knows it."""
     made_by = {node.stream: number for number, node in enumerate(plan.nodes)}
     nodes = []
     for node in plan.nodes:
@@ -80,9 +80,18 @@ def shape_of(plan: GraphPlan) -> GraphShape:
         readers = tuple(dict.fromkeys(plan.ports[port].node for port in stream.readers))
         reads = tuple(plan.ports[port].stream for port in node.ports)
         inputs = tuple(made_by[each] if each in made_by else -1 - each for each in reads)
-        about = node.name, node.operator.kind, node.first, node.units
-        shown = bool(stream.endpoints), node.operator.lanes, node.operator.by_rows
-        nodes.append(NodeShape(*about, readers, inputs, *shown))
+        shape = NodeShape(
+            name=node.name,
+            kind=node.operator.kind,
+            first=node.first,
+            units=node.units,
+            readers=readers,
+            inputs=inputs,
+            endpoint=bool(stream.endpoints),
+            lanes=node.operator.lanes,
+            by_rows=node.operator.by_rows,
+        )
+        nodes.append(shape)
     return GraphShape(plan.sources, tuple(nodes))
 
 
@@ -139,7 +148,7 @@ def together_schema(plan: GraphPlan) -> StructType:
 
 
 def unpacked(together: DataFrame, plan: GraphPlan, endpoint: int) -> DataFrame:
-    """The results of one endpoint, from those of all."""
+    """The results of one endpoint, out of the results of all."""
     struct = F.col(f"c{1 + endpoint}")
     known = endpoint_schema(plan, endpoint).fields
     columns = [struct[f"f{at}"].alias(each.name, metadata=each.metadata) for at, each in enumerate(known)]

@@ -55,7 +55,7 @@ class JoinInputs:
         return left, right
 
     def shared_name(self, pair: Places) -> str:
-        """What a column of both sides is called in the rows that are sent."""
+        """The name of a column of both sides in the rows that are sent."""
         left, right = self.left.columns[pair[0]], self.right.columns[pair[1]]
         return left if left == right else f"{left} = {right}"
 
@@ -86,6 +86,7 @@ def plan_join(
     spark: SparkSession,
     left: DataFrame,
     right: DataFrame,
+    *,
     on: Any,
     rows: int | None,
     seconds: float | None,
@@ -152,7 +153,7 @@ def _order_pairs(order_by: Any) -> tuple[Pair, ...]:
 def _chosen(inputs: JoinInputs, once: Sequence[Places], suffixes: Any) -> tuple[list[tuple[int, str]], ...]:
     """The columns of a pair, of the left and of the right side: places and names.
 
-    Columns in `once` are those of the left side, and come first; names that both sides have get suffixes.
+    Columns in `once` come first, from the left side; names that both sides have get suffixes.
     """
     first, dropped = [pair[0] for pair in once], {pair[1] for pair in once}
     lefts = [*first, *(place for place in range(len(inputs.left.columns)) if place not in first)]

@@ -39,71 +39,110 @@ from evenflow.runtime.feeder.keyed.ranges import Ranges
 from evenflow.runtime.wire.settings import Settings, mark_of
 
 
-@dataclass(frozen=True)
-class KeyedPlan:
-    """One use of an operator on one DataFrame."""
+@dataclass(frozen=True, kw_only=True)
+class KeyedUse:
+    """One use of an operator on one DataFrame; its arguments are checked."""
 
+    spark: SparkSession
+    df: DataFrame
+    key: KeyColumns
+    operator: KeyedOperator
+    schema: StructType | str | None
+    """The columns of the result, if the user declares them."""
+    units: int
+    """With the unit of null keys."""
+    ordered: bool
+    """Whether results come in the order of the rows."""
+    spread: str
+    """How keys fall on units."""
+    ordering: Ordering | None
+    """How rows are ordered; None if they are not."""
+    bounds: pa.Array | None
+    """The bounds of the ranges of keys, if keys fall on units by ranges."""
+    stored: bool
+    """Whether its state is stored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedPlan:
+    """How one use of an operator is put into the plan of a query."""
+
+    use: KeyedUse
     hosted: Hosted
     """The operator as it is sent to workers."""
     declared: StructType
     """The columns of the result."""
-    streaming: bool
-    _route: Routed
-    _arrow: pa.Schema
-    _reads: tuple[int, ...]
-    _kept: int
-    _modulo: bool = False
-    _ordering: Ordering | None = None
-    """How rows are ordered; None if they are not."""
-    _ranges: Ranges | None = None
-    """How keys fall on units, if not by their hashes."""
+    route: Routed
+    result: pa.Schema
+    """The columns of the result, in Arrow."""
+    reads: tuple[int, ...]
+    """The places of the columns that the operator reads."""
+    kept: int
+    """How many columns stay with the feeder."""
 
-    def applied(
+    def feed(
         self,
+        *,
         settings: Settings,
         region: str,
         digest: str,
         balance: KeyedBalance,
         skew_bytes: int,
-        shares: int = 1,
-        shed: int | None = None,
-        target_ms: float | None = None,
-        key_values: tuple[int, ...] = (),
-    ) -> DataFrame:
-        """The resulting DataFrame; results of ordered rows come back in `shares` tasks."""
-        feed = KeyedFeed(
-            settings,
-            region,
-            digest,
-            self._arrow.serialize().to_pybytes(),
-            balance.by_content,
-            self.hosted.ordered,
-            tuple(self._route.names),
-            self.streaming,
-            self._route.key_place,
-            self._reads,
-            self._kept,
-            0 if balance.by_content else balance.choices,
-            self._modulo,
-            mark_of(settings.cluster, region),
-            skew_bytes,
-            balance.divided,
-            balance.seed,
-            max(LEAST_REPORT_S, balance.report_s),
-            self._ranges,
-            shed,
-            None if target_ms is None else target_ms / 1e3,
-            key_values,
+        shed: int | None,
+        target_ms: float | None,
+        key_values: tuple[int, ...],
+    ) -> KeyedFeed:
+        """The settings of the region's feeders."""
+        use, route = self.use, self.route
+        ranges = None
+        if use.bounds is not None and route.range_place is not None:
+            ranges = Ranges(use.bounds, route.range_place, use.units)
+        return KeyedFeed(
+            settings=settings,
+            region=region,
+            operator=digest,
+            schema=self.result.serialize().to_pybytes(),
+            by_content=balance.by_content,
+            ordered=use.ordered,
+            names=tuple(route.names),
+            streaming=use.df.isStreaming,
+            key_place=route.key_place,
+            reads=self.reads,
+            kept=self.kept,
+            choices=0 if balance.by_content else balance.choices,
+            modulo=use.spread == "modulo",
+            mark=mark_of(settings.cluster, region),
+            skew_bytes=skew_bytes,
+            divided=balance.divided,
+            seed=balance.seed,
+            report_s=max(LEAST_REPORT_S, balance.report_s),
+            ranges=ranges,
+            shed=shed,
+            target_s=None if target_ms is None else target_ms / 1e3,
+            key_values=key_values,
         )
-        if self._ordering is None:
-            return self._route.rows.mapInArrow(KeyedTask(feed), self.declared)
+
+    def applied(self, feed: KeyedFeed, shares: int) -> DataFrame:
+        """The resulting DataFrame; results of ordered rows come back in `shares` tasks."""
+        rows, by = self.route.rows, self.use.ordering
+        if by is None:
+            return rows.mapInArrow(KeyedTask(feed), self.declared)
         from evenflow.runtime.feeder.ticks import TimeColumn, ordered
 
-        by, clock = self._ordering, None
+        clock = None
         if by.lateness is not None:
-            place = 0 if by.inputs is None else self._route.names.index(by.inputs.column)
+            place = 0 if by.inputs is None else self.route.names.index(by.inputs.column)
             clock = TimeColumn(by.places[0], by.names[0], by.inputs, place)
-        return ordered(self._route.rows, feed, self.hosted.units, shares, clock, by.lateness, by.waits, self.declared)
+        return ordered(
+            rows,
+            feed,
+            units=self.use.units,
+            shares=shares,
+            clock=clock,
+            lateness=by.lateness,
+            waits=by.waits,
+            declared=self.declared,
+        )
 
 
 def prepared(spark: SparkSession, operator: KeyedOperator, df: DataFrame) -> KeyedOperator:
@@ -114,85 +153,81 @@ def prepared(spark: SparkSession, operator: KeyedOperator, df: DataFrame) -> Key
     return operator.planned(ansi=spark.conf.get("spark.sql.ansi.enabled") == "true")
 
 
-def stored_as(
-    operator: KeyedOperator,
-    df: DataFrame,
-    key: KeyColumns,
-    spread: str,
-    ordering: Ordering | None,
-    units: int,
-    was: str | None,
-    bounds: pa.Array | None = None,
-) -> Kept:
-    """What tells stored state of this use of an operator from that of others.
+def stored_as(use: KeyedUse, was: str | None) -> Kept:
+    """The description by which stored state of this use is found again; `was` is the name that it had before.
 
     Without names, this text was the name under which state was stored.
     """
-    by = f"{key} ({key_types(df, key)})"
-    by = f"{by} modulo" if spread == "modulo" else by if bounds is None else f"{by} in {digest_of(bounds)}"
-    rest = f" by {by}{ordering or ''}"
-    text = f"{identity(operator)}{rest}"
+    by = f"{use.key} ({key_types(use.df, use.key)})"
+    if use.spread == "modulo":
+        by = f"{by} modulo"
+    elif use.bounds is not None:
+        by = f"{by} in {digest_of(use.bounds)}"
+    rest = f" by {by}{use.ordering or ''}"
+    text = f"{identity(use.operator)}{rest}"
 
     def new_beside(stored: str) -> Sequence[str]:
-        return new_parts(operator, stored.removesuffix(rest)) if stored.endswith(rest) else ()
+        return new_parts(use.operator, stored.removesuffix(rest)) if stored.endswith(rest) else ()
 
-    return Kept(text, units, text if was == "" else was, new_beside)
+    return Kept(text, use.units, text if was == "" else was, new_beside)
 
 
-def plan_keyed(
-    spark: SparkSession,
-    df: DataFrame,
-    key: KeyColumns,
-    operator: KeyedOperator,
-    schema: StructType | str | None,
-    units: int,
-    ordered: bool,
-    spread: str = "hash",
-    ordering: Ordering | None = None,
-    bounds: pa.Array | None = None,
-    stored: bool = False,
-) -> KeyedPlan:
-    """Plan an operator with `units` units, including the unit of null keys; `stored`: its state is."""
-    route = routed(df, key, operator.hashed, spread)
-    waiting = ordering is not None and df.isStreaming
-    declared = schema_of(schema) if schema is not None else _returned(spark, df, operator, waiting)
+def plan_keyed(use: KeyedUse) -> KeyedPlan:
+    """Plan an operator; InvalidArgument if it does not fit the rows."""
+    spark, df, operator, ordering = use.spark, use.df, use.operator, use.ordering
+    route = routed(df, use.key, operator.hashed, use.spread)
+    declared = _declared(use)
     arrow = arrow_schema(spark, declared)
-    if schema is not None:
+    if use.schema is not None:
         check_declared(operator, described(arrow_schema(spark, df.schema), df.schema), arrow)
     seen = zip(route.names[:-1], route.rows.schema.fields, strict=False)
     visible = arrow_schema(spark, StructType([StructField(name, f.dataType, f.nullable) for name, f in seen]))
     kept = _kept(operator, visible, arrow, len(df.columns)) if ordering is None else 0
-    reads = _reads(operator, visible) if kept or not operator.adds else range(len(visible))
+    reads = _reads(operator, visible) if kept or not operator.adds else list(range(len(visible)))
     if ordering is not None:
-        operator, reads = _timed(operator, visible, list(reads), ordering, units, arrow)
+        operator, reads = _timed(use, visible, reads, ordering, arrow)
     read = pa.schema([visible.field(place) for place in reads])
-    hosted = Hosted(operator, read, pa.schema(list(arrow)[kept:]), units, kept > 0, ordered)
-    modulo = spread == "modulo"
-    if stored and ordering is None and (kept or ordered) and not _known_again(df, key, read, kept):
+    hosted = Hosted(operator, read, pa.schema(list(arrow)[kept:]), use.units, kept > 0, use.ordered)
+    if use.stored and ordering is None and (kept or use.ordered) and not _known_again(df, use.key, read, kept):
         route = marked(route, len(df.columns))
-    ranges = Ranges(bounds, route.range_place, units) if bounds is not None and route.range_place is not None else None
-    return KeyedPlan(hosted, declared, df.isStreaming, route, arrow, tuple(reads), kept, modulo, ordering, ranges)
+    return KeyedPlan(
+        use=use, hosted=hosted, declared=declared, route=route, result=arrow, reads=tuple(reads), kept=kept
+    )
+
+
+def _declared(use: KeyedUse) -> StructType:
+    """The columns of the result: as the user declares them, or as the operator says."""
+    if use.schema is not None:
+        return schema_of(use.schema)
+    return _returned(use.spark, use.df, use.operator, use.ordering is not None and use.df.isStreaming)
 
 
 def _known_again(df: DataFrame, key: KeyColumns, read: pa.Schema, kept: int) -> bool:
     """Whether the columns that are sent tell one row from another, so that a result finds its row again.
 
-    If rows come back from the workers (`kept` is 0), those that are equal in what is sent have equal results.
+    If whole rows come back from the workers (`kept` is 0), rows that are sent as equal ones have equal results.
     """
     told = {*read.names, *([df.columns[place]] if (place := named_by_key(df, key)) is not None else [])}
     return all(is_plain(field.type) for field in read) and (not kept or told >= set(df.columns))
 
 
 def _timed(
-    operator: KeyedOperator, rows: pa.Schema, reads: list[int], ordering: Ordering, units: int, result: pa.Schema
+    use: KeyedUse, rows: pa.Schema, reads: list[int], ordering: Ordering, result: pa.Schema
 ) -> tuple[KeyedOperator, list[int]]:
     """The operator behind a buffer of ordered rows, and the places of the columns to send: its own, and the order's."""
     source = [] if ordering.inputs is None else [_place_of_inputs(ordering.inputs.column, rows)]
     sent = sorted({*reads, *ordering.places, *source})
-    mine, order = [sent.index(place) for place in reads], [sent.index(place) for place in ordering.places]
-    columns = pa.schema([rows.field(place) for place in sent])
-    timed = ordering.lateness is not None and ordering.waits
-    return Timed(operator, columns, mine, order, timed, units, result, ordering.inputs), sent
+    timed = Timed(
+        inner=use.operator,
+        rows=pa.schema([rows.field(place) for place in sent]),
+        mine=[sent.index(place) for place in reads],
+        order=[sent.index(place) for place in ordering.places],
+        timed=ordering.lateness is not None and ordering.waits,
+        units=use.units,
+        schema=result,
+        inputs=ordering.inputs,
+    )
+    return timed, sent
 
 
 def _place_of_inputs(name: str, rows: pa.Schema) -> int:

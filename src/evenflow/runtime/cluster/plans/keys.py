@@ -1,4 +1,4 @@
-"""64-bit hashes of keys, those of Spark's xxhash64: the same on every machine, whatever the type of the key.
+"""64-bit hashes of keys by Spark's xxhash64: the same on every machine, whatever the type of the key.
 
 Every column that we add to the rows in Spark costs 4 to 20 % of an identity `mapInArrow`. So if the key is one number,
 date or timestamp, no hash is added: the feeder computes it from the key's own column.
@@ -180,7 +180,7 @@ def named_by_key(df: DataFrame, key: KeyColumns) -> int | None:
 
 
 def range_key(df: DataFrame, key: KeyColumns, plain: bool = False) -> Column:
-    """What is compared with the bounds of ranges: the key or, unless `plain`, the bytes of a string's collation."""
+    """The value that is compared with the bounds of ranges: the key or, unless `plain`, its collation's bytes."""
     columns = _columns(df, key)
     kinds = [df.select(column).schema[0].dataType for column in columns]
     if len(kinds) != 1 or not isinstance(kinds[0], ORDERED):

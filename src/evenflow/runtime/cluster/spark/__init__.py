@@ -1,1 +1,1 @@
-"""What a cluster asks of Spark: sessions, slots, the jobs of workers, figures of queries."""
+"""Spark, as a cluster uses it: sessions, slots, the jobs of workers, figures of queries."""

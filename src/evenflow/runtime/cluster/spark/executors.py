@@ -20,10 +20,10 @@ logger = logging.getLogger("evenflow")
 
 @dataclass(slots=True)
 class _Asked:
-    """What is known of a task."""
+    """The executor of a task, as far as it is known."""
 
     until: float
-    """Whoever asks for it at this time or later is the last to do so: periods may be longer than ASKING_S."""
+    """From this time on it is asked for once more at most: periods may be longer than ASKING_S."""
     due: float
     """When it may be asked for again."""
     executor: str = ""
@@ -39,7 +39,7 @@ class Executors:
         """By worker and task."""
 
     def news(self, tasks: Mapping[int, Task]) -> dict[str, str]:
-        """By worker, the executors of all these tasks that are known; nothing if it is what was said before."""
+        """By worker, the executors of these tasks as far as they are known; empty if nothing has changed."""
         now = self._clock()
         self._asked = {each: self._asked.get(each) or _Asked(now + ASKING_S, now) for each in tasks.items()}
         new = False

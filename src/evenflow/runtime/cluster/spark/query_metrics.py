@@ -1,4 +1,4 @@
-"""Figures of each micro-batch of streaming queries: a listener of Spark's that knows what a cluster did for them."""
+"""Figures of each micro-batch of streaming queries: Spark's own, with the figures of the cluster's regions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ logger = logging.getLogger("evenflow")
 PROGRESS_LOG = "evenflow.progress"
 """The name of the logger, in the same log as that of Spark's own progress."""
 KEPT_QUERIES = 100
-"""Queries of which it is known what was counted already; those heard of least recently are forgotten."""
+"""Queries whose counts are remembered, at most; the least recent ones are forgotten."""
 SCHEMA = """query string, name string, batch long, at timestamp, rows long, latency_mean_ms double,
     latency_p50_ms double, latency_p99_ms double, imbalance double, moves long, units_moved long, pause_ms double,
     durable_ms double, batch_ms double, regions array<string>, late long"""
@@ -50,7 +50,7 @@ SCHEMA = """query string, name string, batch long, at timestamp, rows long, late
 
 @dataclass(frozen=True)
 class BatchFigures:
-    """One micro-batch: what came of it since the progress of the one before."""
+    """The figures of one micro-batch, since the progress report of the one before."""
 
     query: str
     name: str
@@ -80,7 +80,7 @@ class BatchFigures:
 
 @dataclass(slots=True)
 class _Known:
-    """What a query's regions had come to when its last batch ended."""
+    """The counters of a query's regions when its last batch ended."""
 
     regions: set[str] = field(default_factory=set)
     totals: dict[str, tuple[int, Latencies, dict[int, float], int]] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class QueryMetrics(StreamingQueryListener):
         return self._spark.createDataFrame(rows, SCHEMA)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """A query begins, perhaps again: then what was counted of it is not counted a second time."""
+        """A query begins; rows counted in an earlier run of it are not counted again."""
         with self._lock:
             self._known_of(str(event.id))
 
@@ -140,10 +140,10 @@ class QueryMetrics(StreamingQueryListener):
         """A query has nothing to do."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """A query is over; what is known of it stays, since it may be started again."""
+        """A query is over; its counts stay, since it may be started again."""
 
     def _known_of(self, query: str) -> _Known:
-        """What is known of a query, which is the last to be forgotten from now on."""
+        """The counts of a query, which becomes the most recent one."""
         known = self._known[query] = self._known.pop(query, _Known())
         for old in list(self._known)[:-KEPT_QUERIES]:
             del self._known[old]

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from evenflow.errors import SEVERAL_ACTIONS, ClusterStartError, InvalidArgument, first_line
 from evenflow.model.given import whole_of
-from evenflow.runtime.cluster.arguments.amounts import seconds_given
+from evenflow.runtime.cluster.arguments.amounts import seconds_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -47,7 +47,7 @@ def supervise(
         raise InvalidArgument(f"cluster is {cluster!r:.100}: give a Cluster, or leave it out")
     if restarts is not None and not whole_of(restarts) >= 0:
         raise InvalidArgument(f"restarts={restarts!r}: give a number of at least 0, or None for no limit")
-    backoff, healthy = seconds_given(backoff=backoff, healthy=healthy)
+    backoff, healthy = seconds_of(backoff=backoff), seconds_of(healthy=healthy)
     failures = 0
     while True:
         began = time.monotonic()

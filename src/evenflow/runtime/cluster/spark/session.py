@@ -1,4 +1,4 @@
-"""Spark sessions: an embedded one, and what a cluster asks of any session."""
+"""Spark sessions: an embedded one, and questions that a cluster asks any session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evenflow.runtime.threads import BackgroundThread
 logger = logging.getLogger("evenflow")
 
 QUERY_SLOTS = 2
-"""Slots for the query's own tasks, beside those of the workers."""
+"""Slots for the query's own tasks, beside the slots of the workers."""
 STACK = "16m"
 """For each of Java's threads. Where a query with `foreachBatch` is stopped, Spark matches the text of the error with a
 pattern that takes some 600 bytes of stack a character; with Java's own 1 MB, a page of StackOverflowError is printed.

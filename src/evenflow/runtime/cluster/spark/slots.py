@@ -78,7 +78,7 @@ class SlotUse(NamedTuple):
 
 
 def slot_use(context: SparkContext, group: str) -> SlotUse:
-    """What runs in the slots now; the jobs of `group` are those of the workers."""
+    """The tasks in the slots now; `group` is the job group of the workers."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     mine = {stage for job in jobs if job is not None for stage in job.stageIds}
@@ -89,7 +89,7 @@ def slot_use(context: SparkContext, group: str) -> SlotUse:
 
 
 def remedy_for_slots(context: SparkContext, slots: int) -> str:
-    """What to do if a session has fewer than `slots` slots."""
+    """The remedy for a session with fewer than `slots` slots."""
     if (context.master or "").startswith("local["):
         return f"Use master local[{slots},4] or more, or evenflow.local_session(workers={slots - 1})"
     return (

@@ -1,4 +1,4 @@
-"""What a feeder of a graph is told about its rows, and how rows of several sources and endpoints travel through Spark.
+"""The settings of a graph's feeder, and how rows of several sources and endpoints travel through Spark.
 
 Through Spark all sources go as one DataFrame: the number of the source, then for each source a struct of its columns
 that is null in rows of the others, then the partition. With one source, its columns are as they are. Results come back
@@ -34,7 +34,7 @@ class GraphFeed:
     """Whether results of all endpoints come in one DataFrame; otherwise there is one endpoint."""
     window_rows: int = 500_000
     window_bytes: int = 16 * 1024 * 1024
-    """Rows that may be on their way through the graph, with all that comes of them."""
+    """Rows and bytes on their way through the graph, at most, counting the rows that operators made from them."""
     arrival: str = ""
     """Of emulated sources: the column with the second at which a row arrives."""
 

@@ -29,7 +29,7 @@ from evenflow.runtime.wire.frames import Frame, Kind
 
 ID_BITS = 64
 PROGRESS_S = 1.0
-"""How often the controller is told what has come."""
+"""Seconds between two reports of progress to the controller."""
 
 
 class GraphFeeder(StatefulFeeder):
@@ -159,7 +159,7 @@ class GraphFeeder(StatefulFeeder):
         self._results_ready.append(self._feed.results(endpoint, rows))
 
     def _through(self, root: Root | None) -> None:
-        """A root frame may be through: note what its rows cost, for the next micro-batch."""
+        """If a root frame has been answered whole, note the cost of its rows for the next micro-batch."""
         if root is not None and self._connections.links:
             link = next(iter(self._connections.links.values()))
             link.rows_done += root.rows
@@ -172,7 +172,8 @@ class GraphFeeder(StatefulFeeder):
     def _tell_progress(self) -> None:
         before, self._waiting = self._waiting, self._roots.waiting
         if self._progress.any or self._waiting or before:
-            self._connections.tell(messages.FlowProgress(*self._progress.news(), self._waiting))
+            arrived, latencies = self._progress.news()
+            self._connections.tell(messages.FlowProgress(arrived, latencies, self._waiting))
 
     # -- what the connections hear
 
@@ -245,7 +246,7 @@ class GraphFeeder(StatefulFeeder):
 
 @dataclass(frozen=True, slots=True)
 class GraphTask:
-    """What `mapInArrow` is given."""
+    """The function for `mapInArrow`: one feeder for each task."""
 
     feed: GraphFeed
 

@@ -1,4 +1,4 @@
-"""What has come to a feeder of a graph since its last report: rows from its sources, and results by how long they took.
+"""Counters of a graph's feeder since its last report: rows by source, and how long results took.
 
 A result took as long as it is ago that the row that caused it came, which is the youngest that contributed to it
 (potential-driven §5.2.2).

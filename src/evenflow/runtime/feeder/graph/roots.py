@@ -1,8 +1,8 @@
-"""Root frames: the rows that a feeder has sent into a graph, until nothing that comes of them is on its way.
+"""Root frames: the rows that a feeder has sent into a graph, until everything made from them has been processed.
 
-Every frame has a random id. Who has processed one says its id XOR the ids of the frames it caused; the XOR of all that
-is said of a root frame is 0 once every frame that descends from it has been processed, and before only with a
-probability of 2 ** -64 (the acker of Storm). So one number tells when a root frame is through.
+Every frame has a random id. A worker that has processed a frame reports its id XOR the ids of the frames it caused.
+The XOR of all reports about one root frame is 0 once every frame that descends from it has been processed, and before
+that with a probability of 2 ** -64 only (the acker of Storm). So one number tells when a root frame is through.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Roots:
         return bool(self._open) and (self._rows >= self._most_rows or self._bytes >= self._most_bytes)
 
     def rows(self, workers: int, row_bytes: float) -> int:
-        """How many rows the next root frame should have, so that no frame that comes of it is too much work."""
+        """How many rows the next root frame should have, so that no frame made from it is too much work."""
         fit = self._size.rows(workers, ALL), int(FRAME_BYTES / max(1.0, row_bytes)), self._most_rows
         return max(1, min(fit))
 

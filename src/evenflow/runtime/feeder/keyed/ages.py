@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 
 class FrameAges:
-    """The rows of one frame that is answered in parts: those of units in memory at once, the others later.
+    """The rows of one frame that is answered in parts: rows of units in memory at once, the others later.
 
     A row whose results come in one part leaves with it. Rows that have no result leave with the last part.
     """
@@ -25,7 +25,7 @@ class FrameAges:
         return self._pairs(counts)
 
     def some(self, count: int) -> list[tuple[float, int]]:
-        """The same for `count` rows of which nobody tells the places: the first that are left."""
+        """The same for `count` rows whose places are not known: the first that are left are taken."""
         before = np.concatenate([[0], np.cumsum(self._rows)[:-1]])
         counts = np.clip(count - before, 0, self._rows)
         self._rows = self._rows - counts

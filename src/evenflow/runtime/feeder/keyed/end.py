@@ -11,7 +11,7 @@ from evenflow.runtime.wire.frames import Frame, Kind
 
 
 class KeyedEnd:
-    """What workers and controller have said about the end of one task."""
+    """The messages of workers and controller so far about the end of one task."""
 
     def __init__(self, connections: Connections, clock: Callable[[], float]) -> None:
         self._committed = False

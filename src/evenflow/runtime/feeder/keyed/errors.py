@@ -1,4 +1,4 @@
-"""What a keyed feeder says when it cannot go on."""
+"""The errors of a keyed feeder that cannot go on."""
 
 from __future__ import annotations
 

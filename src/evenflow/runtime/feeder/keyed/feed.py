@@ -1,4 +1,4 @@
-"""What a keyed feeder is told about its rows; it travels to the tasks inside Spark's closures."""
+"""The settings of a keyed feeder; they travel to the tasks inside Spark's closures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class KeyedFeed:
     reads: tuple[int, ...] | None = None
     """The places of the columns that the operator reads; None for all."""
     kept: int = 0
-    """How many columns stay here, and come before those that workers send back."""
+    """How many columns stay here, and come before the columns that workers send back."""
     choices: int = 0
     """If not `by_content`: 2 if the key names two workers that a row may go to, 0 if any worker will do."""
     modulo: bool = False
@@ -44,9 +44,9 @@ class KeyedFeed:
     mark: str = ""
     """Tells this use of an operator from all others in the plan: see `stages`."""
     skew_bytes: int = SKEW_BYTES
-    """Rows that wait here at most, in bytes; with 0, none are taken in while any wait."""
+    """Bytes of rows that wait here at most; with 0, no row is taken in while another waits."""
     divided: bool = False
-    """Whether each worker has an equal part of `skew_bytes`, instead of all having all of it."""
+    """Whether each worker has an equal part of `skew_bytes`; otherwise all workers share the whole."""
     seed: int = 0
     """Of the draws, where any worker will do."""
     report_s: float = REPORT_S

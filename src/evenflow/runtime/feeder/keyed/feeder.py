@@ -159,7 +159,7 @@ class KeyedFeeder(StatefulFeeder):
     # -- frames out
 
     def _hurry(self) -> None:
-        """Send what there is, in frames that are not whole: no more rows come for now."""
+        """Send the rows that wait, in frames that are not full: no more rows come for now."""
         self._splitter.hurry()
         self._send_all()
 
@@ -174,7 +174,7 @@ class KeyedFeeder(StatefulFeeder):
             self._connections.send(link, Frame(Kind.DATA, body, sequence))
 
     def _ask_for_rest(self) -> None:
-        """Have workers answer what waits there for state on disk, once they have taken all that is on its way."""
+        """Ask workers to answer rows that wait for state on disk, once all frames on their way have arrived."""
         owing = self._merger.owing()
         for link in [link for link in self._connections.links.values() if link.worker in owing]:
             if not link.under_way:
@@ -184,7 +184,7 @@ class KeyedFeeder(StatefulFeeder):
     # -- what the connections hear
 
     def polled(self, now: float) -> None:
-        """Send rows, and tell the controller what came in and what it costs."""
+        """Send rows, and tell the controller which units had rows and how long they took."""
         self._send_all()
         if now - self._counted >= ARRIVALS_S:
             self._counted = now
@@ -230,7 +230,7 @@ class KeyedFeeder(StatefulFeeder):
 
 @dataclass(frozen=True, slots=True)
 class KeyedTask:
-    """What `mapInArrow` is given: results come as soon as they can."""
+    """The function for `mapInArrow`, one feeder for each task; results come as soon as they can."""
 
     feed: KeyedFeed
 

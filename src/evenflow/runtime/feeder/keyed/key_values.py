@@ -16,7 +16,7 @@ EVERY_S = 1.0
 
 
 class KeyValues:
-    """Looks at one batch a second; `places` are those of the key's columns, none if nobody asked for values."""
+    """Looks at one batch a second; `places` says where the key's columns are; without any it does nothing."""
 
     def __init__(self, places: Sequence[int]) -> None:
         self._places = places

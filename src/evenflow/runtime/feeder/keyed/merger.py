@@ -57,7 +57,7 @@ class KeyedMerger:
         self._reorder = Reorder() if ordered else None
         self._schema = schema
         self._kept = kept
-        """How many columns of the rows stayed here; they come before those of the answers."""
+        """How many columns of the rows stayed here; they come before the columns of the answers."""
         answered = list(schema)[kept:]
         self._schemas = pa.schema(answered), pa.schema([*answered, ORIGIN])
         """Of answers as they come; the second if their last column tells from which row of the frame each result is."""
@@ -177,7 +177,7 @@ class KeyedMerger:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _whole(self, sent: Sent, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The columns that were kept here, each row with those that came back for it."""
+        """Whole results: the columns that were kept here, and behind them the columns that came back."""
         added = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         start = 0
         for piece in sent.pieces:

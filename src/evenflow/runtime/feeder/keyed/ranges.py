@@ -19,7 +19,7 @@ class Ranges:
     bounds: pa.Array
     """Rising, without nulls and NaN."""
     place: int
-    """The place of the column, among those that Spark gives, whose values are compared with the bounds."""
+    """The place, among Spark's columns, of the one whose values are compared with the bounds."""
     units: int
     """The number of units, that of null keys last."""
 

@@ -31,7 +31,7 @@ class _Paused:
 
 
 class KeyedSplitter:
-    """The rows of one feeder that are not sent yet, in `skew`; `links` are those of its connections."""
+    """Holds the rows of one feeder that are not sent yet (`skew`), and sends them over its connections (`links`)."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class KeyedSplitter:
         self._hurried = hurried
 
     def frames(self) -> Iterator[tuple[Link, list[ChunkPiece]]]:
-        """What can be sent now: to each worker that has room, rows of units it owns; counted as sent by the caller."""
+        """Frames that can be sent now: to each worker with room, rows of its units; the caller counts them as sent."""
         if self._skew.anybody:
             while (drawn := self._draw()) is not None and (most := self._ready(drawn)):
                 self._drawn = None

@@ -203,7 +203,7 @@ class OrderedFeeder:
         self._splitter.opened(link)
 
     def answered(self, link: Link, frame: Frame) -> None:
-        """Take a worker's answer, or a part of it."""
+        """Handle a worker's answer, or a part of it."""
         sequence = frame.sequence
         span = self._splitter.unanswered(sequence)
         if frame.kind is Kind.ERROR and span is not None:
@@ -247,7 +247,7 @@ class OrderedFeeder:
 
 @dataclass(frozen=True, slots=True)
 class OrderedTask:
-    """What `mapInArrow` is given: everything an ordered feeder needs, picklable."""
+    """The function for `mapInArrow`: everything that an ordered feeder needs, picklable."""
 
     settings: Settings
     region: str
@@ -260,7 +260,7 @@ class OrderedTask:
     shed: int | None = None
     """The place of the column with the value of each row, if rows may be dropped."""
     names: tuple[str, ...] = ()
-    """What the function knows the columns by, if Spark's rows have other names."""
+    """The names of the columns for the function, if Spark's rows have other names."""
     pandas: bool = False
     """Whether the function gets DataFrames: their dtypes depend on which columns have nulls in a batch of Spark's."""
 

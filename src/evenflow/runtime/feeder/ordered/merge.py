@@ -1,6 +1,6 @@
 """The ordered merge: a reorder buffer that gives results back in the order in which their frames were first sent.
 
-Or, where nobody needs that order, in the order in which they are complete.
+Or, where order does not matter, in the order in which they are complete.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class _Slot:
     """One frame's place."""
 
     parts: dict[int, list[Any]] = field(default_factory=dict)
-    """What each worker that has the frame has answered so far."""
+    """The answer so far of each worker that has the frame."""
     size: dict[int, int] = field(default_factory=dict)
     """Bytes of these parts, by worker."""
     answer: list[Any] | None = None

@@ -10,7 +10,7 @@ from evenflow.runtime.feeder.link import DEPTH, Link
 from evenflow.runtime.feeder.ordered.turns import Turns
 
 WINDOW = 2
-"""Frames a worker has at most under weights: what a slow one can hoard before it is found out."""
+"""Frames that a worker has at most under weights; a slow worker can hoard no more before it is noticed."""
 
 
 class Blocking:

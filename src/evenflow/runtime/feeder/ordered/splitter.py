@@ -25,16 +25,16 @@ LOSSES = 2
 
 @dataclass(frozen=True, slots=True)
 class FeederLimits:
-    """Bounds on what an ordered feeder holds."""
+    """Bounds on the rows and results that an ordered feeder holds."""
 
     frame_bytes: int = FRAME_BYTES
-    """Rows of a frame, about."""
+    """Bytes of rows in a frame, about."""
     window_bytes: int = 64 * 1024 * 1024
-    """Rows that were sent and are not answered."""
+    """Bytes of rows that were sent and are not answered."""
     reorder_bytes: int = 64 * 1024 * 1024
-    """Results that wait for earlier ones."""
+    """Bytes of results that wait for earlier ones."""
     overdue: float = 5
-    """Under credits, a frame not answered after this many times what is usual is given to another worker as well."""
+    """Under credits, a frame that takes this many times the usual delay is given to another worker as well."""
 
 
 LIMITS = FeederLimits()
@@ -62,7 +62,7 @@ class Span:
 
 
 class OrderedSplitter:
-    """The frames of one feeder until their first answer is complete; `links` are those of its connections."""
+    """Keeps the frames of one feeder until their first answer is complete, and sends them over `links`."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class OrderedSplitter:
             link = min(others, key=lambda link: len(link.under_way), default=None)
             if link is not None and len(link.under_way) > DEPTH:
                 return None
-            if span is None or open_ones:  # answered meanwhile; or nobody is left to ask but those who have been
+            if span is None or open_ones:  # answered meanwhile; or every worker has a copy already
                 del self._again[sequence]
             if link is not None:
                 link.extra.add(sequence)
@@ -240,7 +240,7 @@ class OrderedSplitter:
             self._route.answered(link)
 
     def news(self) -> tuple[int, int]:
-        """Frames since the last call that were sent again, and that were rerouted."""
+        """How many frames were sent again, and how many rerouted, since the last call."""
         news = self._resent, self._route.rerouted - self._rerouted
         self._resent, self._rerouted = 0, self._route.rerouted
         return news

@@ -24,7 +24,7 @@ class Turns:
         self._credit = {worker: self._credit.get(worker, 0) for worker in self._weights}
 
     def drop(self, worker: int) -> None:
-        """Forget a worker; the others share what was its."""
+        """Forget a worker; the others share its turns."""
         self.set({other: weight for other, weight in self._weights.items() if other != worker})
 
     def __contains__(self, worker: int) -> bool:
