@@ -98,6 +98,7 @@ MAY_IMPORT = {
     "lab.workloads": {"model", "graph", "stories", "workloads", "sim"},
     "lab.experiments": {
         "model",
+        "eventlog",
         "policy",
         "policy.ordered",
         "policy.keyed",
@@ -133,6 +134,7 @@ MAY_IMPORT = {
     },
     "lab.torture": {
         "model",
+        "eventlog",
         "control",
         "operators",
         "graph",

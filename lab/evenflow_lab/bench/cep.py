@@ -25,12 +25,14 @@ from evenflow.cli.polling import Watch, polled
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, Performance
 from evenflow.model.capacity import Emulate
+from evenflow.model.entries import FeederDrainingEntry, MovedEntry, RebalanceEntry
 from evenflow.policy.keyed.loads import imbalance
 from evenflow.runtime.cluster.arguments.tuning import Tuning
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.stories.operator import HISTORY, FirstStory
 from evenflow_lab.bench.choices import keyed_choice
 from evenflow_lab.bench.latency import performance_of
+from evenflow_lab.bench.measuring import keyed_snapshot, logged
 from evenflow_lab.workloads.story_rows import KEYS, TAU, StoryOrder, StoryRows, first_stories
 
 Longs = npt.NDArray[np.int64]
@@ -153,45 +155,20 @@ def run(
     watch: Watch = lambda rows: None,
 ) -> CepResult:
     """Run one balance over all rows."""
-    window = {} if "window_rows=" in balance else {"window": setting.window}
-    options = {"theta": setting.theta, **window} if balance.split(":")[0] in DYNAMIC else {}
-    chosen = keyed_choice(balance, **options)
     emulate = Emulate(setting.cost_us)
     with Cluster(spark, setting.engines, event_log=event_log, emulate=emulate, period=0.2) as cluster:
-        out = cluster.keyed(
-            spark.read.parquet(made.path).coalesce(1),
-            "fingerprint",
-            FirstStory(history=HISTORY),
-            tuning=Tuning(units=KEYS, spread="modulo", split_keys=balance == "pkg"),
-            balance=chosen,
-            name=REGION,
-        )
+        out = _stories(cluster, setting, balance, spark.read.parquet(made.path).coalesce(1))
         seen: list[KeyedSnapshot] = []
 
         def poll() -> None:
-            seen.append(cast(KeyedSnapshot, cluster.region(REGION).snapshot()))
+            seen.append(keyed_snapshot(cluster, REGION))
             watch(float(_rows(seen[-1]).sum()))
 
-        found = polled(lambda: evaluate(out), poll, POLL_S)
-        performance = performance_of(lambda: cluster.region(REGION).snapshot())
-        log = cluster.events()
-    result = _result(setting, balance, made, found, seen, log)
-    by_engine = _by_engine(seen[-1], performance, result.seconds)
-    return replace(result, latency_ms=performance.latencies.summary_ms, by_engine=by_engine)
-
-
-def _result(
-    setting: CepSetting,
-    balance: str,
-    made: CepData,
-    found: tuple[float, int, int, int],
-    seen: list[KeyedSnapshot],
-    log: list[dict[str, Any]],
-) -> CepResult:
-    _, rows, events, check = found
+        _, rows, events, check = polled(lambda: evaluate(out), poll, POLL_S)
+        performance = performance_of(lambda: keyed_snapshot(cluster, REGION))
+        drained, moves = logged(cluster, FeederDrainingEntry)[0].time, _moves(cluster)
     began, through = _through(seen)
     seconds = through[-1][0]
-    drained = next(event["time"] for event in log if event["event"] == "feeder-draining")
     return CepResult(
         balance=balance,
         engines=setting.engines,
@@ -203,8 +180,10 @@ def _result(
         correct=rows == setting.rows and (events, check) == (made.events, made.check),
         rstd=_rstd(seen, drained),
         seconds=seconds,
+        latency_ms=performance.latencies.summary_ms,
+        by_engine=_by_engine(seen[-1], performance, seconds),
         through=through,
-        **_moves(log),
+        **moves,
     )
 
 
@@ -246,15 +225,29 @@ def _rstd(seen: list[KeyedSnapshot], drained: float) -> float:
     return float(np.mean(scores)) if scores else 0.0
 
 
-def _moves(log: list[dict[str, Any]]) -> dict[str, Any]:
+def _stories(cluster: Cluster, setting: CepSetting, balance: str, rows: DataFrame) -> DataFrame:
+    """The rows with the similarity of each to the nearest text before it."""
+    window = {} if "window_rows=" in balance else {"window": setting.window}
+    options = {"theta": setting.theta, **window} if balance.split(":")[0] in DYNAMIC else {}
+    return cluster.keyed(
+        rows,
+        "fingerprint",
+        FirstStory(history=HISTORY),
+        tuning=Tuning(units=KEYS, spread="modulo", split_keys=balance == "pkg"),
+        balance=keyed_choice(balance, **options),
+        name=REGION,
+    )
+
+
+def _moves(cluster: Cluster) -> dict[str, Any]:
     """The figures about moves: how often, how many keys, and how many rows of state."""
-    mine = [event for event in log if event.get("region") == REGION]
-    decided = [event for event in mine if event["event"] == "rebalance"]
+    decided = [entry for entry in logged(cluster, RebalanceEntry) if entry.region == REGION]
+    moved = [entry for entry in logged(cluster, MovedEntry) if entry.region == REGION]
     return {
         "rebalances": len(decided),
-        "keys_moved": sum(len(event["units"]) for event in mine if event["event"] == "moved"),
-        "rows_moved": sum(int(np.minimum(event["unit_rows"], HISTORY).sum()) for event in decided),
-        "most_moved": max((event["units"] for event in decided), default=0) / KEYS,
+        "keys_moved": sum(len(entry.units) for entry in moved),
+        "rows_moved": sum(int(np.minimum(entry.unit_rows, HISTORY).sum()) for entry in decided),
+        "most_moved": max((entry.units for entry in decided), default=0) / KEYS,
     }
 
 

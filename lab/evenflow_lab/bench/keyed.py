@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,16 @@ from pyspark.sql import functions as F
 from evenflow.cli.polling import Watch, polled
 from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
+from evenflow.model.entries import MovedEntry
 from evenflow.operators.aggregates.rolling import RollingMean
 from evenflow.operators.hosted import units_of
 from evenflow.runtime.cluster.arguments.tuning import Tuning
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.feeder.hashing import hashes
 from evenflow_lab.bench.choices import keyed_choice
+from evenflow_lab.bench.identity import identity
 from evenflow_lab.bench.latency import performance_of
+from evenflow_lab.bench.measuring import keyed_snapshot, logged
 from evenflow_lab.bench.memory import Pressure, Squeeze, back_after, most_on_disk
 from evenflow_lab.bench.timeline import Timeline
 
@@ -38,6 +41,7 @@ REACTED = 0.95
 """An operator has reacted to a change when it runs at this share of the new bound."""
 REACTION_WINDOW_S = 1.0
 POLL_S = 0.1
+REGION = "bench"
 NEAR = 1e-9
 """The relative error that rounding may cause in a sum of many means."""
 
@@ -185,11 +189,6 @@ def rows_of(spark: SparkSession, path: str) -> DataFrame:
     return spark.read.parquet(path).coalesce(1)
 
 
-def identity(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return each batch of rows unchanged."""
-    yield from batches
-
-
 def timed_sum(df: DataFrame, column: str) -> tuple[float, tuple[float, float, int]]:
     """Evaluate a DataFrame; returns the seconds, two checksums and the number of rows."""
     started = time.perf_counter()
@@ -220,72 +219,56 @@ def run(
     memory = pressure.ample if pressure else None
     with Cluster(spark, setting.workers, event_log=event_log, emulate=setting.emulate(), memory=memory) as cluster:
         squeeze = Squeeze(pressure, cluster) if pressure else None
-        operator = RollingMean("value", rows=WINDOW, into="mean")
         out = cluster.keyed(
             rows_of(spark, made.path),
             "key",
-            operator,
+            RollingMean("value", rows=WINDOW, into="mean"),
             tuning=Tuning(units=setting.units, skew_bytes=setting.skew_bytes),
             balance=keyed_choice(balance),
-            name="bench",
+            name=REGION,
         )
         seen: list[KeyedSnapshot] = []
 
         def poll() -> None:
-            seen.append(cast(KeyedSnapshot, cluster.region("bench").snapshot()))
+            seen.append(keyed_snapshot(cluster, REGION))
             if squeeze is not None:
                 squeeze.follow(seen[-1])
             watch(sum(consumer.rows for consumer in seen[-1].consumers))
 
         seconds, found = polled(lambda: timed_sum(out, "mean"), poll, POLL_S)
-        latency_ms = performance_of(lambda: cluster.region("bench").snapshot()).latencies.summary_ms
-        events = cluster.events()
-    correct = found[2] == setting.rows and np.allclose(found[:2], (made.total, made.check), rtol=NEAR)
-    result = _result(setting, balance, made, against, seconds, correct, seen, events)
-    result = replace(result, latency_ms=latency_ms)
-    if squeeze is None:
-        return result
-    return replace(result, most_on_disk=most_on_disk(seen), back_s=back_after(seen, squeeze.changed))
+        rate = setting.rows / seconds
+        return KeyedResult(
+            balance=balance,
+            rows_per_s=rate,
+            correct=found[2] == setting.rows and np.allclose(found[:2], (made.total, made.check), rtol=NEAR),
+            seconds=seconds,
+            of_identity=rate / against[0] if against else None,
+            of_shuffle=rate / against[1] if against else None,
+            skew_bytes=setting.skew_bytes,
+            latency_ms=performance_of(lambda: keyed_snapshot(cluster, REGION)).latencies.summary_ms,
+            most_on_disk=most_on_disk(seen) if squeeze else 0,
+            back_s=back_after(seen, squeeze.changed) if squeeze else None,
+            **_moves(cluster, seen[-1]),
+            **_course(setting, made, Timeline.of(cluster, seen)),
+        )
 
 
-def _result(
-    setting: KeyedSetting,
-    balance: str,
-    made: KeyedData,
-    against: tuple[float, float] | None,
-    seconds: float,
-    correct: bool,
-    seen: list[KeyedSnapshot],
-    events: list[dict[str, Any]],
-) -> KeyedResult:
-    began, drained = (
-        next(e["time"] for e in events if e["event"] == f"feeder-{what}") for what in ("joined", "draining")
-    )
-    timeline = Timeline(seen, began, drained)
-    pauses = [
-        e["seconds"] * 1e3 for e in events if e["event"] == "moved" and e["region"] == "bench" for _ in e["units"]
-    ]
-    return KeyedResult(
-        balance=balance,
-        rows_per_s=setting.rows / seconds,
-        correct=correct,
-        seconds=seconds,
-        of_identity=setting.rows / seconds / against[0] if against else None,
-        of_shuffle=setting.rows / seconds / against[1] if against else None,
-        **_emulated(setting, made, timeline),
-        rstd=timeline.rstd(),
-        moves=seen[-1].moved,
-        late_moves=timeline.late_moves(),
-        bytes_moved=seen[-1].bytes_moved,
-        skew_bytes=setting.skew_bytes,
-        pause_ms={f"p{q}": float(np.percentile(pauses, q)) for q in (50, 99)} | {"max": max(pauses)} if pauses else {},
-    )
+def _moves(cluster: Cluster, last: KeyedSnapshot) -> dict[str, Any]:
+    """The figures about moves."""
+    moved = (entry for entry in logged(cluster, MovedEntry) if entry.region == REGION)
+    pauses = [entry.seconds * 1e3 for entry in moved for _ in entry.units]
+    quantiles = {f"p{q}": float(np.percentile(pauses, q)) for q in (50, 99)} | {"max": max(pauses)} if pauses else {}
+    return {"moves": last.moved, "bytes_moved": last.bytes_moved, "pause_ms": quantiles}
+
+
+def _course(setting: KeyedSetting, made: KeyedData, timeline: Timeline) -> dict[str, Any]:
+    """The figures about the second half; beside the bound, if that is known."""
+    late = {"rstd": timeline.rstd(), "late_moves": timeline.late_moves()}
+    return late | (_emulated(setting, made, timeline) if setting.cost_us else {})
 
 
 def _emulated(setting: KeyedSetting, made: KeyedData, timeline: Timeline) -> dict[str, Any]:
     """Throughput divided by the bound, which is known only if capacities are emulated."""
-    if not setting.cost_us:
-        return {}
     edges = np.arange(timeline.start, timeline.end, POLL_S)
     could = sum(
         setting.bound(made.loads, second) * POLL_S for second in np.arange(timeline.start, timeline.over, POLL_S)

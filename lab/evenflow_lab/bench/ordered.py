@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from evenflow.cli.polling import Watch, polled
 from evenflow.model import Snapshot
 from evenflow.model.capacity import Emulate, Slowdown
+from evenflow.model.entries import FeederJoinedEntry
 from evenflow.policy import Balance, Oracle, balance_named
 from evenflow.runtime.cluster.cluster import Cluster
+from evenflow_lab.bench.identity import same
 from evenflow_lab.bench.latency import performance_of
+from evenflow_lab.bench.measuring import logged
 from evenflow_lab.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, ProbeSource, Tally, tally
 
 REACTED = 0.9
@@ -113,10 +115,10 @@ def run(
     with Cluster(spark, setting.workers, period=setting.period, event_log=event_log, emulate=emulate) as cluster:
         made = spark.sparkContext.accumulator(0)
         rows = cast(DataFrame, ProbeSource(spark, setting.seconds, made))
-        out = cluster.ordered_map(rows, _same, ROW_SCHEMA, balance=setting.balance(balance), name="bench")
+        out = cluster.ordered_map(rows, same, ROW_SCHEMA, balance=setting.balance(balance), name="bench")
         counted = out.mapInArrow(tally, TALLY_SCHEMA)
         told = polled(counted.collect, lambda: watch(_now(cluster).rows_out), 0.2)
-        began = next(event["at"] for event in cluster.events() if event["event"] == "feeder-joined")
+        began = logged(cluster, FeederJoinedEntry)[0].at
         seen = Tally.of(told[0], began)
         weights = {c.worker: c.weight for c in _now(cluster).connections}
         latency_ms = performance_of(lambda: _now(cluster)).latencies.summary_ms
@@ -131,7 +133,7 @@ def warm_up(spark: SparkSession) -> None:
     """Start Spark's Python processes and import what they need, so that the first run does not pay for it."""
     with Cluster(spark, 1) as cluster:
         rows = cast(DataFrame, ProbeSource(spark, 10.0, spark.sparkContext.accumulator(0), rows=100_000))
-        cluster.ordered_map(rows, _same, ROW_SCHEMA).mapInArrow(tally, TALLY_SCHEMA).collect()
+        cluster.ordered_map(rows, same, ROW_SCHEMA).mapInArrow(tally, TALLY_SCHEMA).collect()
 
 
 def report(setting: OrderedSetting, results: list[OrderedResult]) -> dict[str, object]:
@@ -142,10 +144,6 @@ def report(setting: OrderedSetting, results: list[OrderedResult]) -> dict[str, o
         "ideal_rows_per_s": setting.ideal(0.0, setting.seconds),
         "results": [asdict(result) for result in results],
     }
-
-
-def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch
 
 
 def _result(setting: OrderedSetting, balance: str, seen: Tally, rows_in: int, weights: dict[int, int]) -> OrderedResult:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -116,30 +115,24 @@ def run(
     watch: Watch = lambda rows: None,
 ) -> PlacementResult:
     """Run one placement; if a worker is to turn slow, a second time with that worker slow from the start."""
-    slow = drawn.fastest if setting.slow_at else None
-    seen = observe(
-        spark, setting, placement, drawn, paths, drawn.emulate(slow, setting.factor, setting.slow_at), event_log, watch
-    )
-    best = None
-    if slow is not None:
-        best = observe(spark, setting, placement, drawn, paths, drawn.emulate(slow, setting.factor), None, watch)
-    return result(setting, placement, drawn, seen, best)
 
+    def seen(emulate: Emulate, log: Path | None) -> GraphRun:
+        with Cluster(spark, setting.workers, period=setting.period, event_log=log, emulate=emulate) as cluster:
+            return observe_on(
+                spark=spark,
+                cluster=cluster,
+                region=REGION,
+                period=setting.period,
+                placement=placement,
+                drawn=drawn,
+                paths=paths,
+                watch=watch,
+            )
 
-def observe(
-    spark: SparkSession,
-    setting: PlacementSetting,
-    placement: str,
-    drawn: Scheme,
-    paths: Mapping[str, str],
-    emulate: Emulate,
-    event_log: Path | None,
-    watch: Watch,
-) -> GraphRun:
-    """Run a placement once, on a cluster of its own; what was seen of it."""
-    about: dict[str, Any] = {"period": setting.period, "event_log": event_log, "emulate": emulate}
-    with Cluster(spark, setting.workers, **about) as cluster:
-        return observe_on(spark, cluster, REGION, setting.period, placement, drawn, paths, watch)
+    if not setting.slow_at:
+        return result(setting, placement, drawn, seen(drawn.emulate(), event_log), None)
+    found = seen(drawn.emulate(drawn.fastest, setting.factor, setting.slow_at), event_log)
+    return result(setting, placement, drawn, found, seen(drawn.emulate(drawn.fastest, setting.factor), None))
 
 
 def result(

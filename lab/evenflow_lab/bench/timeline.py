@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from evenflow.model import KeyedSnapshot
+from evenflow.model.entries import FeederDrainingEntry, FeederJoinedEntry
+from evenflow.runtime.cluster.cluster import Cluster
+from evenflow_lab.bench.measuring import logged
 
 
 class Timeline:
@@ -20,6 +23,12 @@ class Timeline:
         """The second at which the last row was through."""
         self.end = max(self.start, drained - began)
         self.half = (self.start + self.end) / 2
+
+    @classmethod
+    def of(cls, cluster: Cluster, seen: list[KeyedSnapshot]) -> Timeline:
+        """The course of a cluster's first evaluation; its event log tells when the feeder joined and had all rows."""
+        joined, draining = logged(cluster, FeederJoinedEntry)[0], logged(cluster, FeederDrainingEntry)[0]
+        return cls(seen, joined.time, draining.time)
 
     def rate(self, start: float, end: float) -> float:
         """Rows a second between two seconds."""

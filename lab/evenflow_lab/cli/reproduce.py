@@ -25,6 +25,7 @@ from evenflow.cli.terminal import (
     progress_bars,
     write_figures,
 )
+from evenflow_lab.experiments.base import Setting
 from evenflow_lab.experiments.runner import JudgedClaim, Watch
 
 GIT_S = 5.0
@@ -52,38 +53,36 @@ def reproduce(
     What is there already from the same code is not run again, so an interrupted run can be gone on with. That a claim
     does not hold is a result, not a failure.
     """
+    guard(lambda: _reproduce(claims or [], out, None if redraw else Setting(quick, seed), jobs, json_file))
 
-    def work() -> None:
-        from evenflow_lab.experiments import catalogue, report, runner
-        from evenflow_lab.experiments.base import Setting
 
-        names = claims or []
-        catalogue.chosen(names)
-        check_writable(json_file)
-        if redraw:
-            experiments, missing = runner.with_data(out, names)
-            if missing:
-                console.print(f"no data, left out: {', '.join(each.name for each in missing)}")
-        else:
-            for part in ("data", "figures"):
-                make_folder(out / part)
-            with _bars() as watch:
-                setting = Setting(quick, seed)
-                experiments = runner.run_all(out, names, setting, jobs or os.cpu_count() or 1, watch)
-        found = runner.judged(out, experiments)
-        runner.draw(out, experiments)
-        file = runner.write_claims(out, found)
-        (out / "claims.md").write_text(report.markdown(found))
-        made = report.made_by(out, experiments)
-        (out / "report.html").write_text(report.page(out, experiments, found, _about() | made))
-        console.print(_table(found))
-        for name, text in made.items():
-            console.print(f"{name}: {text}", highlight=False, soft_wrap=True)
-        console.print(f"{sum(each.holds for each in found)} of {len(found)} claims hold")
-        console.print(f"written: {file}, {out / 'report.html'}")
-        write_figures(json_file, [asdict(each) for each in found])
+def _reproduce(names: list[str], out: Path, setting: Setting | None, jobs: int, json_file: Path | None) -> None:
+    """Run experiments, if a setting is given; then judge, draw and report what is there."""
+    from evenflow_lab.experiments import catalogue, report, runner
 
-    guard(work)
+    catalogue.chosen(names)
+    check_writable(json_file)
+    if setting is None:
+        experiments, missing = runner.with_data(out, names)
+        if missing:
+            console.print(f"no data, left out: {', '.join(each.name for each in missing)}")
+    else:
+        for part in ("data", "figures"):
+            make_folder(out / part)
+        with _bars() as watch:
+            experiments = runner.run_all(out, names, setting, jobs or os.cpu_count() or 1, watch)
+    found = runner.judged(out, experiments)
+    runner.draw(out, experiments)
+    file = runner.write_claims(out, found)
+    (out / "claims.md").write_text(report.markdown(found))
+    made = report.made_by(out, experiments)
+    (out / "report.html").write_text(report.page(out, experiments, found, _about() | made))
+    console.print(_table(found))
+    for name, text in made.items():
+        console.print(f"{name}: {text}", highlight=False, soft_wrap=True)
+    console.print(f"{sum(each.holds for each in found)} of {len(found)} claims hold")
+    console.print(f"written: {file}, {out / 'report.html'}")
+    write_figures(json_file, [asdict(each) for each in found])
 
 
 def _about() -> dict[str, str]:

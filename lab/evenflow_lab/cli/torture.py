@@ -41,10 +41,7 @@ def torture(
 
         def watch(report: TortureReport) -> None:
             view.show_outcome(console, report.outcomes[-1])
-            if json_file not in (None, STDOUT):  # each time: a run of hours that is ended early has its figures
-                beside = json_file.with_name(f"{json_file.name}.new")
-                beside.write_text(json.dumps(report.to_json(), indent=2) + "\n")
-                beside.replace(json_file)
+            _keep(report.to_json(), json_file)
             if table is not None:
                 table.write_text(view.markdown(report))
 
@@ -55,6 +52,14 @@ def torture(
             raise typer.Exit(FAILED)
 
     guard(work)
+
+
+def _keep(figures: dict[str, object], file: Path | None) -> None:
+    """Write the figures so far: a run of hours that is ended early has them, too."""
+    if file not in (None, STDOUT):
+        beside = file.with_name(f"{file.name}.new")
+        beside.write_text(json.dumps(figures, indent=2) + "\n")
+        beside.replace(file)
 
 
 def _read(file: Path) -> Any:

@@ -74,8 +74,14 @@ def kept(folder: Path, experiment: Experiment) -> StoredData | None:
     try:
         found = json.loads(file.read_text())
         about = {name: found[name] for name in _made_by(experiment, Setting())}
-        took = float(found["seconds"]), *(found.get(name) for name in ("cpu_s", "peak_mb"))
-        return StoredData(dict(found["data"]), about, str(found["evenflow"]), *took)
+        return StoredData(
+            data=dict(found["data"]),
+            about=about,
+            evenflow=str(found["evenflow"]),
+            seconds=float(found["seconds"]),
+            cpu_s=found.get("cpu_s"),
+            peak_mb=found.get("peak_mb"),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgument(
             f"{file} is damaged ({described(error)}): delete it, and run {experiment.name} again"

@@ -249,15 +249,15 @@ class ScheduleRunner:
         schedule, folder = life.schedule, life.folder
         told = json.loads((folder / ENDED).read_text()) if (folder / ENDED).exists() else {}
         outcome = ScheduleOutcome(
-            schedule,
-            VERDICTS[schedule.job.kind](schedule, folder),
-            tuple(str(fault) for number, fault in enumerate(schedule.faults) if life.struck(number)),
-            round(seconds, 1),
-            life.number + 1,
-            told.get("starts", 0),
-            tuple(told.get("refused", ())),
-            hang,
-            error or told.get("error", ""),
+            schedule=schedule,
+            verdict=VERDICTS[schedule.job.kind](schedule, folder),
+            struck=tuple(str(fault) for number, fault in enumerate(schedule.faults) if life.struck(number)),
+            seconds=round(seconds, 1),
+            lives=life.number + 1,
+            starts=told.get("starts", 0),
+            refused=tuple(told.get("refused", ())),
+            hang=hang,
+            error=error or told.get("error", ""),
         )
         if self._keep is not None and not outcome.good:
             target = self._keep / str(schedule.seed)

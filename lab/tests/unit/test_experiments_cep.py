@@ -148,7 +148,17 @@ def test_texts_count_for_the_engine_that_was_decided_on_from_then_on():
         table = RoutingTable(1, np.array(owners, np.int32))
         counts = np.array(came, np.int64)
         consumers = tuple(KeyedWorker(worker, 1) for worker in range(2))
-        return KeyedSnapshot(time, "r", 1, table, consumers, counts, counts, moving, unit_arrived=counts)
+        return KeyedSnapshot(
+            time=time,
+            region="r",
+            feeders=1,
+            table=table,
+            consumers=consumers,
+            unit_rows=counts,
+            unit_bytes=counts,
+            moving=moving,
+            unit_arrived=counts,
+        )
 
     loads = EmittedLoads(Twice(), 2, 1.0)
     assert loads.report_s == 0.5

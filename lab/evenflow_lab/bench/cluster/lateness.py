@@ -58,6 +58,14 @@ class Peaks(threading.Thread):
         self._done.set()
         self.join()
 
+    def figures(self) -> Figures:
+        """What processes had at the start and above that, and the most that was on disk, in megabytes."""
+        return {
+            "start_mb": {name: round(value) for name, value in self.start_mb.items()},
+            "above_start_mb": {name: round(value) for name, value in self.above_mb.items()},
+            "spilled_at_most_mb": round(self.spilled_mb),
+        }
+
 
 def workers_of() -> list[psutil.Process]:
     """The cluster's workers: before any query, nothing else runs Python below this process."""
@@ -91,6 +99,11 @@ def run(out: DataFrame, directory: Path) -> tuple[dict[str, int], float]:
     return sums, time.perf_counter() - started
 
 
+def right(found: dict[str, int], rows: int) -> bool:
+    """Whether just the first `rows` rows came out, each once and with the right count."""
+    return found["rows"] == rows and found["sum"] == rows * (rows - 1) // 2 and not found["wrong"]
+
+
 def main(
     rate: Annotated[int, typer.Option(help="Rows a second of their own time.")] = 100_000,
     lateness: Annotated[int, typer.Option(help="Seconds that rows wait.")] = 600,
@@ -121,21 +134,17 @@ def main(
         peaks.start()
         found, took = run(rows, home / "second")
         peaks.stop()
-    out = max(0, total - 1 - rate * lateness)
-    expected = {"rows": out, "sum": out * (out - 1) // 2, "wrong": 0}
     figures: Figures = {
         "rows_in": total,
         "waiting_at_most": min(total, rate * lateness),
         "rows_out": found["rows"],
-        "right": {name: found[name] for name in expected} == expected,
+        "right": right(found, max(0, total - 1 - rate * lateness)),
         "micro_batches": found["batches"],
         "seconds": round(took, 1),
         "rows_per_s": round(total / took),
         "memory": memory,
-        "start_mb": {name: round(value) for name, value in peaks.start_mb.items()},
-        "above_start_mb": {name: round(value) for name, value in peaks.above_mb.items()},
-        "spilled_at_most_mb": round(peaks.spilled_mb),
+        **peaks.figures(),
     }
     console.print(json.dumps(figures, indent=1), highlight=False)
     if not figures["right"]:
-        raise RuntimeError(f"{found} came out instead of {expected}")
+        raise RuntimeError(f"what came out is wrong: {found}")

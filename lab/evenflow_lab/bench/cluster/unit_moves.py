@@ -30,9 +30,12 @@ from evenflow_lab.bench.measuring import Figures, keyed_snapshot, logged, run_pa
 
 WORKERS = 3
 BYTES = 10_000_000
-MOVES = 40
+ROWS = 10_000_000
+"""Of an evaluation in which units move; there are as many evaluations as it takes."""
 REGION = "moving"
 Result = TypeVar("Result")
+Way = Literal["direct", "store"]
+"""How units move: from worker to worker, or by way of the checkpoint."""
 Choice = Callable[[int, KeyedSnapshot], tuple[int, int]]
 """The unit of the move of a number, and the worker that gets it."""
 
@@ -60,14 +63,14 @@ def pauses(cluster: Cluster) -> dict[str, float]:
     return {"moves": len(waited), **found, "max_ms": max(waited, default=0.0)}
 
 
-def still(spark: SparkSession) -> Figures:
+def still(spark: SparkSession, rows: int) -> Figures:
     """Pauses, and the throughput of all rows over that without moves."""
     units = 32
-    setting = keyed.KeyedSetting(workers=WORKERS, keys=16_384, rows=12_000_000)
+    setting = keyed.KeyedSetting(workers=WORKERS, keys=16_384, rows=rows)
     with keyed.data(spark, setting) as made, Cluster(spark, WORKERS) as cluster:
-        rows = keyed.rows_of(spark, made.path)
+        given = keyed.rows_of(spark, made.path)
         quiet, busy = (
-            cluster.keyed(rows, "key", Blocks(BYTES), tuning=Tuning(units=units), balance="hash", name=name)
+            cluster.keyed(given, "key", Blocks(BYTES), tuning=Tuning(units=units), balance="hash", name=name)
             for name in ("quiet", REGION)
         )
         keyed.timed_sum(quiet, "value")
@@ -80,10 +83,10 @@ def still(spark: SparkSession) -> Figures:
         return pauses(cluster) | {"throughput": alone / beside}
 
 
-def there_and_back(spark: SparkSession, checkpoint: str | Path, transfer: Literal["direct", "store"]) -> Figures:
+def there_and_back(spark: SparkSession, moves: int, checkpoint: str | Path, transfer: Way) -> Figures:
     """Pauses of two units that move among the workers."""
     with Cluster(spark, WORKERS, checkpoint=checkpoint) as cluster:
-        rows = spark.range(0, MOVES * 250_000, 1, 2).select((col("id") % 64).alias("key"))
+        rows = spark.range(0, ROWS, 1, 2).select((col("id") % 64).alias("key"))
         tuning = Tuning(units=8, transfer=transfer)
         out = cluster.keyed(rows, "key", Blocks(BYTES), balance="hash", name=REGION, tuning=tuning)
 
@@ -91,7 +94,7 @@ def there_and_back(spark: SparkSession, checkpoint: str | Path, transfer: Litera
             return turn % 2, (int(now.table.owners[turn % 2]) + 1) % WORKERS
 
         found: Figures = {"moves": 0}
-        while found["moves"] < MOVES:
+        while found["moves"] < moves:
             moving(cluster, out.write.format("noop").mode("overwrite").save, choose, every_s=0.05)
             found = pauses(cluster)
         return found | {"undone": len(logged(cluster, MoveUndoneEntry))}
@@ -99,6 +102,8 @@ def there_and_back(spark: SparkSession, checkpoint: str | Path, transfer: Litera
 
 def main(
     only: Annotated[str, typer.Option(help="still, direct, files, postgresql")] = "still,direct,files",
+    rows: Annotated[int, typer.Option(help="Rows of the part still.")] = 12_000_000,
+    moves: Annotated[int, typer.Option(help="Moves of each other part, at least.")] = 40,
     postgres: Annotated[str, typer.Option(help="The address of a PostgreSQL database, for that part.")] = "",
     json_file: JsonFile = None,
 ) -> None:
@@ -107,9 +112,9 @@ def main(
         raise InvalidArgument("postgresql needs a database: give its address, --postgres postgresql://user@host/db")
     with embedded_spark(WORKERS, 2) as spark, workplace() as home:
         parts = {
-            "still": partial(still, spark),
-            "direct": partial(there_and_back, spark, home / "direct", "direct"),
-            "files": partial(there_and_back, spark, home / "files", "store"),
-            "postgresql": partial(there_and_back, spark, postgres, "store"),
+            "still": partial(still, spark, rows),
+            "direct": partial(there_and_back, spark, moves, home / "direct", "direct"),
+            "files": partial(there_and_back, spark, moves, home / "files", "store"),
+            "postgresql": partial(there_and_back, spark, moves, postgres, "store"),
         }
         run_parts(parts, only, json_file)

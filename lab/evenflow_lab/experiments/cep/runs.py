@@ -26,11 +26,13 @@ never used up.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
+from evenflow.eventlog.reading import entries_of
+from evenflow.model.entries import KeyedSampleEntry, MovedEntry, MoveUndoneEntry, RebalanceEntry
 from evenflow.policy import keyed_balance_named
 from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.keyed.loads import imbalance
@@ -96,29 +98,26 @@ class EngineRun:
             emitted.given = plane.arrays.lines["given"][:, 0]
         world = Simulation(plane, self.engines)
         world.run(float(self.seconds))
-        entries = world.log.entries
+        entries = world.log.written
         return {
             "balance": self.balance,
             "engines": self.engines,
             "seconds": self.seconds,
-            **_figures([entry for entry in entries if entry["event"] == "keyed-sample"], self.seconds / POINTS),
+            **_figures(entries_of(entries, KeyedSampleEntry), self.seconds / POINTS),
             "rstd_times": [time for time, _ in emitted.windows],
             "rstd": [round(imbalance(load), 3) for _, load in emitted.windows],
-            "undone": sum(entry["event"] == "move-undone" for entry in entries),
+            "undone": len(entries_of(entries, MoveUndoneEntry)),
             "rebalances": [
                 {
-                    "second": entry["time"],
-                    "keys": entry["units"],
-                    "texts": _texts(entry["unit_rows"]),
-                    "after": entry["detail"].get("score_after"),
+                    "second": entry.time,
+                    "keys": entry.units,
+                    "texts": int(np.minimum(entry.unit_rows, HISTORY).sum()),
+                    "after": entry.detail.get("score_after"),
                 }
-                for entry in entries
-                if entry["event"] == "rebalance"
+                for entry in entries_of(entries, RebalanceEntry)
             ],
             "moves": [
-                [entry["time"], entry["units"], entry["source"], entry["target"]]
-                for entry in entries
-                if entry["event"] == "moved"
+                (entry.time, entry.units, entry.source, entry.target) for entry in entries_of(entries, MovedEntry)
             ],
         }
 
@@ -150,23 +149,18 @@ class EngineRun:
         )
 
 
-def _texts(unit_rows: list[int]) -> int:
-    """Texts that are kept for some keys."""
-    return int(np.minimum(unit_rows, HISTORY).sum())
-
-
-def _figures(samples: list[dict[str, Any]], seconds: float) -> Data:
+def _figures(samples: list[KeyedSampleEntry], seconds: float) -> Data:
     """All texts that were processed, and how many a second in spans of so many seconds."""
     picked, last = [], -seconds
     for sample in samples:
-        if sample["time"] - last >= seconds:
+        if sample.time - last >= seconds:
             picked.append(sample)
-            last = sample["time"]
-    counts = np.array([[consumer["rows"] for consumer in sample["consumers"]] for sample in picked], np.int64)
-    times = np.array([sample["time"] for sample in picked])
+            last = sample.time
+    counts = np.array([[consumer.rows for consumer in sample.consumers] for sample in picked], np.int64)
+    times = np.array([sample.time for sample in picked])
     done = np.diff(counts.sum(axis=1), prepend=0)
     return {
-        "processed": sum(consumer["rows"] for consumer in samples[-1]["consumers"]),
+        "processed": sum(consumer.rows for consumer in samples[-1].consumers),
         "times": times.round(3).tolist(),
         "texts_s": (done / np.diff(times, prepend=0.0)).round(2).tolist(),
     }

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from evenflow.eventlog.reading import entries_of
+from evenflow.model.entries import MovedEntry
 from evenflow.policy import keyed_balance_named
 from evenflow.sim.keyed.plane import KeyedPlane
 from evenflow.sim.keyed.setup import ExternalLoad, KeyedSetup
@@ -86,13 +88,20 @@ def run_flux(setup: KeyedSetup, balance: str, seconds: float, **options: Any) ->
     plane = KeyedPlane(setup, keyed_balance_named(balance, **options))
     world = Simulation(plane, setup.workers, period_s=5.0)
     world.run(seconds)
-    moves = [(entry["time"], unit) for entry in world.log.of("moved") for unit in entry["units"]]
+    moves = [(entry.time, unit) for entry in entries_of(world.log.written, MovedEntry) for unit in entry.units]
     moved, most = [time for time, _ in moves], max(Counter(unit for _, unit in moves).values(), default=0)
     on_disk = np.bincount(plane.memory.home[plane.arrays.units["away"] > 0], minlength=setup.workers)
     owned = np.bincount(plane.memory.home[plane.memory.home >= 0], minlength=setup.workers)
     measures = plane.measures
     rows, latency = measures.throughput.tolist(), measures.latency_ms.tolist()
-    return FluxRun(rows, latency, moved, most, owned.tolist(), on_disk.tolist())
+    return FluxRun(
+        throughput=rows,
+        latency_ms=latency,
+        moved=moved,
+        most_moved=most,
+        owned=owned.tolist(),
+        on_disk=on_disk.tolist(),
+    )
 
 
 def loaded(setting: Setting, count: int, since: float = 0.0) -> tuple[ExternalLoad, ...]:

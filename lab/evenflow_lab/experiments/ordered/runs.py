@@ -27,12 +27,14 @@ sized by service time and two of them at a time on a connection.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from evenflow.eventlog.reading import entries_of
+from evenflow.model.entries import SampleEntry, WeightsEntry
 from evenflow.policy import balance_named
 from evenflow.sim.ordered.plane import OrderedPlane
 from evenflow.sim.ordered.scene import OrderedScene, WorkerLoad
@@ -112,19 +114,15 @@ class DepthRun:
 
 def in_depth(scene: OrderedScene, balance: str, seconds: float, **options: Any) -> DepthRun:
     """Run for some seconds, a sample each; what each connection had and did."""
-    world = _world(scene, balance, 1.0, options)
+    world = Simulation(OrderedPlane(scene, balance_named(balance, **options)), scene.workers, period_s=1.0)
     world.run(seconds + 0.5)
-    samples = world.log.of("sample")
-    weights = [[round(c["weight"] / 10, 1) for c in entry["connections"]] for entry in samples]
-    blocked = np.array([[0.0] * scene.workers, *([c["blocked_s"] for c in entry["connections"]] for entry in samples)])
-    rows = np.diff([0, *(entry["rows_out"] for entry in samples)])
-    moves = [entry for entry in world.log.of("weights") if "clusters" in entry["detail"]]
+    samples = entries_of(world.log.written, SampleEntry)
+    weights = [[round(each.weight / 10, 1) for each in entry.connections] for entry in samples]
+    blocked = np.array([[0.0] * scene.workers, *([each.blocked_s for each in entry.connections] for entry in samples)])
+    rows = np.diff([0, *(entry.rows_out for entry in samples)])
+    moves = [entry for entry in entries_of(world.log.written, WeightsEntry) if "clusters" in entry.detail]
     rates = np.clip(np.diff(blocked, axis=0), 0.0, 1.0).round(4).tolist()
-    return DepthRun(weights, rates, rows.tolist(), [(entry["time"], entry["detail"]["clusters"]) for entry in moves])
-
-
-def _world(scene: OrderedScene, balance: str, period_s: float, options: Mapping[str, Any]) -> Simulation:
-    return Simulation(OrderedPlane(scene, balance_named(balance, **options)), scene.workers, period_s=period_s)
+    return DepthRun(weights, rates, rows.tolist(), [(entry.time, entry.detail["clusters"]) for entry in moves])
 
 
 @dataclass(frozen=True, slots=True)

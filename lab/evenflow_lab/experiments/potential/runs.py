@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from evenflow.eventlog.reading import entries_of
+from evenflow.model.entries import GraphResultsEntry, GraphSampleEntry, MovedEntry, MoveUndoneEntry
 from evenflow.model.graphs.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem
 from evenflow.policy.graph.energies.energy import HostLoads, total_energy
 from evenflow.policy.graph.greedy import GreedyPlacement
@@ -80,20 +82,20 @@ def outcome(graph: SimulatedGraph, placement: Placement, seed: int) -> Outcome:
     busy = plane.arrays.host_busy.copy()
     world.run(start + MEASURE_S)
     loads = (plane.arrays.host_busy - busy) / MEASURE_S
-    problem, last = plane.problem(), world.log.of("graph-sample")[-1]
+    problem, last = plane.problem(), entries_of(world.log.written, GraphSampleEntry)[-1]
     return Outcome(
         before_ms=latency_ms(world.log, WARM_S - MEASURE_S, WARM_S),
         after_ms=latency_ms(world.log, start, start + MEASURE_S),
-        load_std=float(last["load_std"]),
-        sent_s=float(sum(link["rows_s"] for link in last["links"])),
+        load_std=last.load_std,
+        sent_s=float(sum(link.rows_s for link in last.links)),
         total_pe=total_energy(problem, problem.placed),
         even_pe=total_energy(problem, problem.placed, EVEN),
         before_pe=total_energy(problem, original, EVEN),
         loads=tuple(np.round(loads, 4).tolist()),
         peak=peak_load(problem),
         waiting=int(plane.arrays.waiting.sum()),
-        moved=len(world.log.of("moved")),
-        undone=len(world.log.of("move-undone")),
+        moved=len(entries_of(world.log.written, MovedEntry)),
+        undone=len(entries_of(world.log.written, MoveUndoneEntry)),
     )
 
 
@@ -116,10 +118,8 @@ class PlacementRuns:
         found = outcome(graph, placement, seed)
         self._done += 1
         self._setting.progress(min(1.0, self._done / self._runs))
-        rounded = {
-            name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(found).items()
-        }
-        return rounded | {"loads": list(found.loads)}
+        figures = asdict(found) | {"loads": list(found.loads)}
+        return {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
 
 
 def mean_of(outcomes: Iterable[dict[str, Any]], what: str) -> float:
@@ -147,6 +147,7 @@ def linear_correlation(one: Sequence[float], other: Sequence[float]) -> float:
 
 def latency_ms(log: SimulatedLog, since: float, until: float) -> float:
     """The mean latency of the results that were reported in some seconds; NaN if there were none."""
-    entries = [entry for entry in log.of("graph-results") if since < entry["time"] <= until + SAMPLE_S / 2]
-    results = sum(entry["results"] for entry in entries)
-    return 1e3 * sum(entry["total_s"] for entry in entries) / results if results else float("nan")
+    known = entries_of(log.written, GraphResultsEntry)
+    entries = [entry for entry in known if since < entry.time <= until + SAMPLE_S / 2]
+    results = sum(entry.results for entry in entries)
+    return 1e3 * sum(entry.total_s for entry in entries) / results if results else float("nan")

@@ -101,7 +101,8 @@ class FaultyBucket(_Faulty, FileStore):
     """The bucket on the run's own server, with faults."""
 
     def __init__(self, where: str, hooks: Hooks) -> None:
-        super().__init__(*resolve(where))
+        filesystem, base = resolve(where)
+        super().__init__(filesystem, base)
         self._hooks = hooks
 
 
@@ -148,7 +149,8 @@ def raw_store(folder: Path) -> Store:
     where = state_of(folder)
     match hooks_of(folder).schedule.job.store:
         case "s3":
-            return FileStore(*resolve(where))
+            filesystem, base = resolve(where)
+            return FileStore(filesystem, base)
         case "postgres":
             from evenflow.state.store.postgres import PostgresStore
 

@@ -23,6 +23,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from evenflow.errors import EvenflowError, StoreError, StoreInUse
+from evenflow.eventlog.reading import entries_of
+from evenflow.model.entries import MovedEntry, entry_of
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.cluster.spark.restarts import supervise
 from evenflow.runtime.cluster.spark.session import local_session
@@ -145,7 +147,7 @@ def _run_cluster(spark: SparkSession, hooks: Hooks, told: DriverReport) -> bool:
                 with Injector(spark, cluster, regions, hooks, where, key_of(hooks)) as injector:
                     _run_queries(spark, cluster, hooks, injector, told)
             finally:
-                told.moved += sum(len(event["units"]) for event in cluster.events() if event["event"] == "moved")
+                told.moved += sum(len(entry.units) for entry in entries_of(map(entry_of, cluster.events()), MovedEntry))
         if injector.wrong:
             raise EvenflowError(injector.wrong)
         return not injector.paused.is_set()

@@ -86,7 +86,7 @@ class DatabaseServer:
         try:
             if self.user is not None:
                 shutil.chown(self.root, self.user)
-            self._run("initdb", "-D", self.root / "data", "-U", "evenflow", "-A", "trust", "-E", "UTF8", "-N")
+            self._initialise()
             self.start()
         except BaseException:
             self.close()
@@ -150,10 +150,11 @@ class DatabaseServer:
         finally:
             shutil.rmtree(self.root, ignore_errors=True)
 
-    def _run(self, name: str, *args: str | Path) -> None:
-        done = subprocess.run(
-            [binaries() / name, *args], user=self.user, cwd=self.root, capture_output=True, text=True, check=False
-        )
+    def _initialise(self) -> None:
+        """Make the data directory."""
+        options = "--no-sync", "--encoding=UTF8", "--auth=trust", "--username=evenflow"
+        command: list[str | Path] = [binaries() / "initdb", "-D", self.root / "data", *options]
+        done = subprocess.run(command, user=self.user, cwd=self.root, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
 

@@ -8,7 +8,7 @@ from typing import cast
 
 from evenflow.control.graphs.region import GraphRegion
 from evenflow.control.regions.keyed import KeyedRegion
-from evenflow.control.regions.ordered import OrderedRegion
+from evenflow.control.regions.region import Region
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot
 from evenflow.model.given import number_of
@@ -90,7 +90,7 @@ class RegionHandle:
             )
         self._driver.set_weight(region.name, weight)
 
-    def _find(self) -> OrderedRegion | KeyedRegion:
+    def _find(self) -> Region:
         return self._regions.find(self.name)
 
     def _graph(self) -> GraphRegion:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Container
 
 from evenflow.control.events import GraphPlacing, RegionOpenedEvent, Transfer
-from evenflow.control.regions.keyed import KeyedRegion
 from evenflow.control.regions.region import Region
 from evenflow.errors import ClusterStopped, EvenflowError, InvalidArgument, StoreError, nearest
 from evenflow.graph.build.plan import GraphPlan
