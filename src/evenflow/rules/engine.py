@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +25,10 @@ from evenflow.rules.match_rule import MatchRule
 from evenflow.rules.paced_rule import PacedRule
 from evenflow.rules.stream_rule import StreamRule
 from evenflow.rules.windows.batches import NEVER
-from evenflow.rules.windows.clock import KeyClocks
+from evenflow.rules.windows.clock import KeyClocks, UnitState
+from evenflow.rules.windows.grouped import Grouped
 from evenflow.rules.windows.lapsing import Lapsing
+from evenflow.rules.windows.memory import RowLists
 from evenflow.rules.world import BoundRule, World
 
 RULE, LATE = "rule", "late"
@@ -120,11 +121,11 @@ class Engine:
         """Late rows as result rows."""
         return pa.RecordBatch.from_arrays(self._late_columns(rows), schema=self.schema)
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         """Take out the state of a unit, of all rules."""
         return self.world.states.extract(unit)
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         """Put in what `extract` gave."""
         self.world.states.install(unit, state)
 
@@ -145,9 +146,8 @@ class Engine:
 
     def _tidy(self) -> None:
         for state in self.world.states:
-            tidy = getattr(state, "tidy", None)
-            if tidy is not None:
-                tidy()
+            if isinstance(state, Grouped | RowLists):
+                state.tidy()
 
     def _merged(
         self, results: Mapping[str, Results], origin: Origin, behind: pa.RecordBatch | None, late: Origin

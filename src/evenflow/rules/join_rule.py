@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -280,7 +279,7 @@ def _ordered(rule: s.Rule, text: Text, sides: list[Side]) -> tuple[Side, Side]:
     return one, other
 
 
-def _forbid_many(rule: s.Rule, text: Text, scope: Scope, other: Side, columns: Any) -> None:
+def _forbid_many(rule: s.Rule, text: Text, scope: Scope, other: Side, columns: Set[Name]) -> None:
     """Refuse columns of the window outside of aggregates: one trigger meets many rows."""
     if not any(alias == other.alias for alias, _ in columns):
         return

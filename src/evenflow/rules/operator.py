@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units, typed
-from evenflow.rules.expressions.functions import normalised
+from evenflow.rules.expressions.functions import UserFunction, normalised
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
@@ -24,6 +24,7 @@ from evenflow.rules.windows.views import TIME_BATCH
 
 if TYPE_CHECKING:
     from evenflow.rules.engine import Engine
+    from evenflow.rules.windows.clock import UnitState
 
 
 class RuleOperator(KeyedOperator):
@@ -46,9 +47,9 @@ class RuleOperator(KeyedOperator):
     def __init__(
         self,
         rules: Mapping[str, str] | str | Sequence[str],
-        functions: Mapping[str, Any] | None = None,
+        functions: Mapping[str, UserFunction | Callable[..., object]] | None = None,
         *,
-        variables: Mapping[str, Any] | None = None,
+        variables: Mapping[str, object] | None = None,
         key: Sequence[str] = (),
         time: str | None = None,
         lateness_s: float | None = None,
@@ -77,7 +78,7 @@ class RuleOperator(KeyedOperator):
         """The columns that rows will have, from `schema` or `reads`: `on_time` may be called before any row comes."""
         self._ansi = True
         self._engine: Engine | None = None
-        self._waiting: dict[int, Any] = {}
+        self._waiting: dict[int, UnitState] = {}
 
     @property
     def stream(self) -> str:
@@ -112,7 +113,7 @@ class RuleOperator(KeyedOperator):
                 return f"win:{TIME_BATCH}"
         return ""
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         rules = self.rules if self.several else self.rules[""]
         more = {
             "variables": self.variables,
@@ -155,10 +156,10 @@ class RuleOperator(KeyedOperator):
     def on_late(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch | None:
         return self._running(rows.schema).on_late(rows)
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         return self._waiting.pop(unit, None) if self._engine is None else self._engine.extract(unit)
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         if self._engine is None:  # columns are known only when rows come
             self._waiting[unit] = state
         else:
@@ -219,14 +220,19 @@ class RuleOperator(KeyedOperator):
 
 
 def _make(
-    kind: type[RuleOperator], rules: Any, functions: Any, more: Mapping[str, Any], rows: Any, ansi: bool
+    kind: type[RuleOperator],
+    rules: Mapping[str, str] | str,
+    functions: Mapping[str, UserFunction],
+    more: Mapping[str, Any],  # keyword arguments
+    rows: pa.Schema | None,
+    ansi: bool,
 ) -> RuleOperator:
     operator = kind(rules, functions, **more)
     operator._rows, operator._ansi = rows, ansi
     return operator
 
 
-def _named(rules: Any) -> dict[str, str]:
+def _named(rules: object) -> dict[str, str]:
     if isinstance(rules, str):
         return {"": rules}
     if not isinstance(rules, Mapping | Sequence) or isinstance(rules, bytes | bytearray):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -34,7 +32,7 @@ class PacedRule:
         self._span = 0 if rule.pace.seconds is None else round(rule.pace.seconds * 1e6)
         if self._span and not world.timed:
             raise text.error("OUTPUT by time needs the time of the rows: give time=", rule.pace)
-        self._state: Any = world.states.share(("pace", text.name, show(rule)), self._made_state)
+        self._state = world.states.share(("pace", text.name, show(rule)), self._made_state)
 
     def _made_state(self) -> Counter | Paces | OpenBatches:
         if not self._span:
@@ -50,9 +48,9 @@ class PacedRule:
         found = self._inner.process(frame)
         units, keys = frame.units[found.places], frame.keys[found.places]
         if isinstance(self._state, OpenBatches):
-            return self._kept(found, frame)
+            return self._kept(self._state, found, frame)
         if isinstance(self._state, Paces):
-            passing = self._state.push(units, keys, frame.times[found.places])
+            passing = self._state.begins(units, keys, frame.times[found.places])
         else:
             many = self._pace.events or 1
             passing = self._state.push(units, keys) % many == (1 % many if self._pace.which == "first" else 0)
@@ -68,12 +66,13 @@ class PacedRule:
         released = self._state.leave(moment.units, moment.now)
         return None if released is None else self._last(released)
 
-    def _kept(self, found: Results, frame: RuleFrame) -> Results:
+    def _kept(self, batches: OpenBatches, found: Results, frame: RuleFrame) -> Results:
         rows = pa.record_batch({str(place): column for place, column in enumerate(found.columns)})
         places = found.places
         marks = frame.latest[places] - self._lateness
-        given = frame.units[places], frame.keys[places], rows, None, frame.times[places], marks
-        released = self._state.enter(*given)
+        released = batches.enter(
+            frame.units[places], frame.keys[places], rows, index=None, times=frame.times[places], marks=marks
+        )
         if released is None:
             return Results([pa.array([], item.type) for item in self.output.items], np.empty(0, np.int64))
         last = self._last(released)

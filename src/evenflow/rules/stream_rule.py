@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Text
 from evenflow.rules.windows.cells import Cell, Reduced, Sliding
 from evenflow.rules.windows.clock import Counter, KeyNumbers
-from evenflow.rules.windows.listed import Listing
+from evenflow.rules.windows.listed import Gleaned, Listing
 from evenflow.rules.windows.views import EVERYTHING, LENGTH, TIME, grouping
 from evenflow.rules.world import Side, World, aggregated
 
@@ -57,21 +56,26 @@ class StreamRule:
             holder = Cell(made, self._rows)
             holder.state = world.states.share(key, lambda holder=holder: holder.state)  # type: ignore[misc]
             self._cells[name] = key, holder
-        self._listing = self._listed({name: pair for name, pair in found.items() if name not in cells}, text, world)
+        self._listing = self._listed(found, text, world)
         self.output = output(rule, aggregated(scope, found), {side.alias: ""})
         conditions = [side.intake.condition, where, *self._rows.inner, *self._rows.groups]
         conditions += [made.value for _, made in found.values()]
         used = [*(each.columns for each in conditions if each is not None), self.output.columns]
         self.reads = named | {name for columns in used for alias, name in columns if alias}
 
-    def _listed(self, found: dict[str, Any], text: Text, world: World) -> Listing | None:
+    def _listed(
+        self, found: dict[str, tuple[s.Aggregate, Reduced | Gleaned]], text: Text, world: World
+    ) -> Listing | None:
         """The aggregates that look through the rows of the window; None if there are none."""
-        if not found:
+        listed = {name: made for name, (_, made) in found.items() if isinstance(made, Gleaned)}
+        if not listed:
             return None
-        for name, (node, _) in found.items():
+        for name in listed:
             if self._rows.window.kind == EVERYTHING:
-                raise text.error(f"{name} needs a window, such as win:length(100): it looks through its rows", node)
-        listing = Listing({name: made for name, (_, made) in found.items()}, self._rows)
+                raise text.error(
+                    f"{name} needs a window, such as win:length(100): it looks through its rows", found[name][0]
+                )
+        listing = Listing(listed, self._rows)
         listing.state = world.states.share(("listing", self._rows.label, text.name), lambda: listing.state)
         return listing
 

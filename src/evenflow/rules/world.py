@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Text
 from evenflow.rules.language.printing import show
 from evenflow.rules.windows.cells import Reduced, reduced
-from evenflow.rules.windows.clock import KeyClocks
+from evenflow.rules.windows.clock import KeyClocks, UnitState
 from evenflow.rules.windows.listed import DISTINCT, FIRST, LAST, MAX_TEXT, MIN_TEXT, PREVIOUS, Gleaned
 from evenflow.rules.windows.views import Window, window
 
@@ -31,10 +31,10 @@ from evenflow.rules.windows.views import Window, window
 class KeyedState(Protocol):
     """State of keys, by unit. Extracted state is made of numbers, texts, tuples, dicts, numpy arrays and Arrow data."""
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         """Remove a unit's state and return it; None if there is none."""
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         """Add a unit's extracted state."""
 
     def sizes(self, units: Units) -> Longs:
@@ -52,17 +52,17 @@ class States:
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
         """The state of this key, which is created on first use."""
-        found: Any = self._shared.setdefault(key, None)  # type: ignore[arg-type]
+        found = self._shared.get(key)
         if found is None:
             found = self._shared[key] = make()
-        return found  # type: ignore[no-any-return]
+        return found  # type: ignore[return-value]
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         parts = {place: state.extract(unit) for place, state in enumerate(self._shared.values())}
         found = {place: part for place, part in parts.items() if part is not None}
         return found or None
 
-    def install(self, unit: int, content: Any) -> None:
+    def install(self, unit: int, content: UnitState) -> None:
         for place, state in enumerate(self._shared.values()):
             if place in content:
                 state.install(unit, content[place])
@@ -70,7 +70,7 @@ class States:
     def sizes(self, units: Units) -> Longs:
         return sum((state.sizes(units) for state in self._shared.values()), np.zeros(len(units), np.int64))
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[KeyedState]:
         return iter(self._shared.values())
 
 

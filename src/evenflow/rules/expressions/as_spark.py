@@ -7,8 +7,7 @@ decimals, those are refused whose results differ from Spark's for some values.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from evenflow.operators.declared import COLUMN
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled
+from evenflow.rules.expressions.values.datum import Apply, Datum
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 
@@ -33,13 +33,13 @@ OF_FLOATS = {"greatest", "least", "nullif"}
 CHAR = re.compile(rb"(?<!var)char\(\d+\)")
 
 
-def comparison(operator: str) -> Callable[[Any, Any], Any]:
+def comparison(operator: str) -> Apply:
     """A comparison of floating numbers: NaN is equal to itself, and greater than all others."""
 
-    def equal(a: Any, b: Any) -> Any:
+    def equal(a: Datum, b: Datum) -> Datum:
         return pc.or_(pc.equal(a, b), pc.and_(pc.is_nan(a), pc.is_nan(b)))
 
-    def less(a: Any, b: Any) -> Any:
+    def less(a: Datum, b: Datum) -> Datum:
         return pc.or_(pc.less(a, b), pc.and_(pc.is_nan(b), pc.invert(pc.is_nan(a))))
 
     return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -43,11 +42,11 @@ def compile_call(
     return Compiled(function.type, columns_of(parts), run, True)
 
 
-def _taker(argument: s.Expression, part: Compiled, scope: Scope) -> Callable[[Values, int], Any]:
+def _taker(argument: s.Expression, part: Compiled, scope: Scope) -> Callable[[Values, int], object]:
     """How a user's function gets an argument: as a numpy array, or as one value for all rows."""
     key = scope.column(argument)[:2] if isinstance(argument, s.Column) else None
 
-    def take(values: Values, rows: int) -> Any:
+    def take(values: Values, rows: int) -> object:
         value = values[key] if key is not None else part.run(values, rows)
         if isinstance(value, Gathered):
             return value.objects()

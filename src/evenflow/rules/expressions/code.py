@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +14,17 @@ import pyarrow.compute as pc
 
 from evenflow.errors import FunctionError, first_line
 from evenflow.rules.expressions.binding import Scope
+from evenflow.rules.expressions.gathered import Gathered
 from evenflow.rules.expressions.values.arithmetic import family
+from evenflow.rules.expressions.values.datum import Apply, Datum
 from evenflow.rules.expressions.values.decimals import as_double, rescaled
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 
 Name = tuple[str, str]
 """An alias and one of its columns."""
-Values = Mapping[Name, Any]
-"""The columns that an expression reads: Arrow arrays, or `Gathered`."""
+Values: TypeAlias = Mapping[Name, pa.Array | Gathered]
+"""The columns that an expression reads."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Compiled:
 
     type: pa.DataType
     columns: frozenset[Name]
-    run: Callable[[Values, int], Any]
+    run: Callable[[Values, int], Datum]
     """From columns and their number of rows: an array, or a scalar where all rows have one value."""
     calls: bool = False
     """Whether it calls a user's function."""
@@ -55,7 +57,7 @@ class Compiled:
         return held
 
 
-def make(scope: Scope, node: s.Node, parts: Sequence[Compiled], apply: Callable[..., Any]) -> Compiled:
+def make(scope: Scope, node: s.Node, parts: Sequence[Compiled], apply: Apply) -> Compiled:
     """An expression that applies an Arrow function to its parts; its type is what the function gives for no rows."""
     try:
         kind = apply(*(pa.array([], part.type) for part in parts)).type
@@ -65,7 +67,7 @@ def make(scope: Scope, node: s.Node, parts: Sequence[Compiled], apply: Callable[
         raise scope.text.error(f"{show(node)} does not fit {kinds}: {reason}", node) from None
     runs = [part.run for part in parts]
 
-    def run(values: Values, rows: int) -> Any:
+    def run(values: Values, rows: int) -> Datum:
         given = []
         for inner in runs:
             given.append(inner(values, rows))  # a comprehension would add one level to the recursion
@@ -93,7 +95,7 @@ def cast(part: Compiled, kind: pa.DataType) -> Compiled:
     if part.type == kind:
         return part
     run = part.run
-    convert: Callable[[Any], Any] = partial(pc.cast, target_type=kind, safe=False)
+    convert: Apply = partial(pc.cast, target_type=kind, safe=False)
     if pa.types.is_decimal(kind) and pa.types.is_decimal(part.type) and kind.scale < part.type.scale:
         convert = partial(rescaled, kind=kind)
     elif kind == pa.float64() and pa.types.is_decimal(part.type):

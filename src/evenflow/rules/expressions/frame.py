@@ -17,13 +17,19 @@ from evenflow.rules.expressions.code import Compiled, Name
 from evenflow.rules.expressions.gathered import one_array
 
 T = TypeVar("T")
+N = TypeVar("N", bound=np.generic)
 Places = npt.NDArray[np.int64]
 
 
-class Columns(dict[Name, Any]):
+class Columns(dict[Name, pa.Array]):
     """The columns of rows at some places, taken on first use. Columns of alias '' are computed, and set by `beside`."""
 
-    def __init__(self, rows: Any, index: Places | None = None, called: Callable[[Name], str] = itemgetter(1)) -> None:
+    def __init__(
+        self,
+        rows: pa.RecordBatch | pa.Table,
+        index: Places | None = None,
+        called: Callable[[Name], str] = itemgetter(1),
+    ) -> None:
         super().__init__()
         self._rows, self._index, self._called = rows, index, called
 
@@ -53,6 +59,7 @@ class Shared:
     """Intermediate results that several rules share in one call."""
 
     _done: dict[Hashable, Any] = field(default_factory=dict, kw_only=True)
+    """Each of the type that its `compute` returns."""
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
         """The result of `compute`, which is called for each key only once."""
@@ -121,7 +128,7 @@ class FramePart:
         """The places of the rows in the frame."""
         return np.arange(self.count) if self.index is None else self.index
 
-    def of(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def of(self, values: npt.NDArray[N]) -> npt.NDArray[N]:
         """The values of these rows, from values of all rows of the frame."""
         return values if self.index is None or not len(values) else values[self.index]
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import FunctionError, InvalidArgument, first_line
-from evenflow.rules.expressions.gathered import Gathered
+from evenflow.rules.expressions.gathered import Gathered, Prepared
+from evenflow.rules.expressions.values.datum import Apply, Datum
 from evenflow.rules.expressions.values.time_parts import PARTS
 from evenflow.rules.language.syntax import AGGREGATES
 
@@ -21,6 +23,16 @@ CHUNK = 65_536
 """Rows in one call of a user's function, at most."""
 NO_COLUMN = (pd.DataFrame, pa.Table, pa.RecordBatch, Mapping, Set, str, bytes, bytearray)
 """Types that have a length but are not accepted as a column."""
+
+
+class PairFunction(Protocol):
+    """A user's function that is called for pairs (see `UserFunction`)."""
+
+    def prepare(self, values: pa.Array) -> Prepared:
+        """The distinct values of a column, prepared."""
+
+    def meet(self, *columns: tuple[Prepared, npt.NDArray[np.integer]]) -> object:
+        """The results for pairs: of each column the prepared values, and each pair's place among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +44,11 @@ class UserFunction:
     them) for each argument.
     """
 
-    callable: Callable[..., Any]
+    callable: Callable[..., object]
     type: pa.DataType = pa.float64()  # noqa: RUF009 - types cannot change
 
 
-def normalised(functions: Mapping[str, Any] | None) -> dict[str, UserFunction]:
+def normalised(functions: Mapping[str, UserFunction | Callable[..., object]] | None) -> dict[str, UserFunction]:
     """Functions by name; a plain callable returns doubles."""
     if not isinstance(functions, Mapping | None):
         raise InvalidArgument(f"functions={functions!r}: give a dict of functions by their names")
@@ -53,7 +65,7 @@ def normalised(functions: Mapping[str, Any] | None) -> dict[str, UserFunction]:
     return found
 
 
-def call(name: str, rule: str, function: UserFunction, arguments: Sequence[Any], rows: int) -> pa.Array:
+def call(name: str, rule: str, function: UserFunction, arguments: Sequence[object], rows: int) -> pa.Array:
     """Call a user's function; each argument is an array, or one value for all rows."""
     parts = []
     for start in range(0, rows, CHUNK):
@@ -65,7 +77,7 @@ def call(name: str, rule: str, function: UserFunction, arguments: Sequence[Any],
     return pa.concat_arrays(parts) if parts else pa.array([], function.type)
 
 
-def _slice(argument: Any, start: int, length: int) -> pd.Series:
+def _slice(argument: object, start: int, length: int) -> pd.Series:
     if isinstance(argument, np.ndarray):
         return pd.Series(argument[start : start + length])
     return pd.Series(np.full(length, argument) if not isinstance(argument, str | None) else [argument] * length)
@@ -73,21 +85,21 @@ def _slice(argument: Any, start: int, length: int) -> pd.Series:
 
 def call_pairs(name: str, rule: str, function: UserFunction, arguments: Sequence[Gathered]) -> pa.Array:
     """Call a user's function that has `prepare` and `meet` on columns of pairs."""
-    actor: Any = function.callable
+    actor = cast("PairFunction", function.callable)
     rows = len(arguments[0].index)
     return _checked(
         name, rule, function, rows, lambda: actor.meet(*((each.made(actor.prepare), each.index) for each in arguments))
     )
 
 
-def _checked(name: str, rule: str, function: UserFunction, rows: int, work: Callable[[], Any]) -> pa.Array:
+def _checked(name: str, rule: str, function: UserFunction, rows: int, work: Callable[[], object]) -> pa.Array:
     try:
         result = work()
     except Exception as error:
         raise FunctionError(
             f"function '{name}' of {rule} raised {type(error).__name__}: {first_line(error)}"
         ) from error
-    if isinstance(result, NO_COLUMN) or not hasattr(result, "__len__"):
+    if isinstance(result, NO_COLUMN) or not isinstance(result, Sized):
         raise FunctionError(
             f"function '{name}' of {rule} returned {type(result).__name__}: return a Series or an array, one value for "
             "each row"
@@ -113,7 +125,7 @@ def _checked(name: str, rule: str, function: UserFunction, rows: int, work: Call
 class Builtin:
     """A built-in function of `least` to `most` arguments; `takes` is their family, empty for any."""
 
-    apply: Callable[..., Any]
+    apply: Apply
     least: int = 1
     most: int = 1
     takes: str = ""
@@ -121,26 +133,26 @@ class Builtin:
     """Whether all arguments are cast to a common type."""
 
 
-def _double(function: Callable[..., Any]) -> Callable[..., Any]:
+def _double(function: Apply) -> Apply:
     return lambda *values: function(*(pc.cast(value, pa.float64(), safe=False) for value in values))
 
 
-def _join(*values: Any) -> Any:
+def _join(*values: Datum) -> Datum:
     return pc.binary_join_element_wise(*values, "")
 
 
-def null_if(compared: Any, other: Any, value: Any) -> Any:
+def null_if(compared: Datum, other: Datum, value: Datum) -> Datum:
     """`value`, or null where it equals `other`; `compared` is `value` as it is compared."""
     equal = pc.fill_null(pc.equal(compared, other), False) if not pa.types.is_null(other.type) else pa.scalar(False)
     return pc.if_else(equal, pa.scalar(None, value.type), value)
 
 
-def _fraction(function: Callable[..., Any]) -> Callable[..., Any]:
+def _fraction(function: Apply) -> Apply:
     """The function for numbers with a fraction; whole numbers stay as they are."""
     return lambda value: value if pa.types.is_integer(value.type) else function(value)
 
 
-def rounded(value: Any, digits: int = 0) -> Any:
+def rounded(value: Datum, digits: int = 0) -> Datum:
     """Round to `digits` behind the point, half away from zero. A double too large to have such digits is unchanged."""
     kind = value.type
     if pa.types.is_integer(kind) and digits >= 0:
@@ -153,7 +165,7 @@ def rounded(value: Any, digits: int = 0) -> Any:
     return pc.cast(pc.if_else(exact, double, found), kind, safe=False)
 
 
-def part_of_text(first: int, length: int = 1 << 31) -> Callable[[Any], Any]:
+def part_of_text(first: int, length: int = 1 << 31) -> Apply:
     """Spark's substring: characters from `first` on, counted from 1, or from the end if it is negative."""
     start = first - 1 if first > 0 else first
     stop: int | None = start + length

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +22,7 @@ from evenflow.rules.expressions.values.arithmetic import (
     seconds_between,
 )
 from evenflow.rules.expressions.values.constants import both_ways, comparable, digits_of, range_of
+from evenflow.rules.expressions.values.datum import Apply, Datum
 from evenflow.rules.expressions.values.decimals import arithmetic, as_decimal
 from evenflow.rules.expressions.values.times import in_one_zone
 from evenflow.rules.language import syntax as s
@@ -140,11 +140,11 @@ def member(node: s.In, operand: Compiled, options: Sequence[Operand], scope: Sco
     return make(scope, node, parts, lambda *found: reduce(pc.or_kleene, found))
 
 
-def _among(kind: pa.DataType, options: list[pa.Scalar]) -> Callable[[Any], Any]:
+def _among(kind: pa.DataType, options: list[pa.Scalar]) -> Apply:
     zero = 0.0 if pa.types.is_floating(kind) else None  # is_in tells -0.0 from 0.0, which are equal: adding 0.0 helps
     among = pa.array([each.as_py() if zero is None else each.as_py() + zero for each in options], kind)
 
-    def find(value: Any) -> Any:
+    def find(value: Datum) -> Datum:
         given = value if zero is None else pc.add(value, pa.scalar(zero, kind))
         return pc.if_else(pc.is_null(value), pa.scalar(None, pa.bool_()), pc.is_in(given, among))
 
@@ -186,7 +186,7 @@ def case(node: s.Case, conditions: Sequence[Compiled], values: Sequence[Compiled
     return both_ways(values, range_of, build)
 
 
-def _choose(*parts: Any) -> Any:
+def _choose(*parts: Datum) -> Datum:
     """From n conditions and n + 1 values: the value of the first condition that is true, else the last value."""
     count = len(parts) // 2
     whole = parts[-1]

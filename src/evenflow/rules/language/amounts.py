@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from lark import Token, Transformer, v_args
 from lark.tree import Meta
@@ -13,6 +13,9 @@ from evenflow.rules.language.errors import Text
 from evenflow.rules.language.moments import date_of, time_of
 from evenflow.rules.language.variables import Variables
 
+Part: TypeAlias = Any
+"""A value that a method of a builder has made of a part of the text: the grammar decides its type, unseen by mypy."""
+Parts: TypeAlias = list[Part]
 SECONDS = {"ms": 1e-3, "mi": 60, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -30,59 +33,59 @@ class Duration:
     seconds: float
 
 
-def at(meta: Meta) -> dict[str, Any]:
+def at(meta: Meta) -> s.Place:
     """The place of what the grammar has found, for a node."""
-    return {} if meta.empty else {"line": meta.line, "column": meta.column}
+    return s.Place(line=0, column=0) if meta.empty else s.Place(line=meta.line, column=meta.column)
 
 
 @v_args(meta=True)
-class AmountBuilder(Transformer[Token, Any]):
+class AmountBuilder(Transformer[Token, Part]):
     """The part of `Builder` for amounts; `variables` are what names that are no columns may stand for."""
 
     def __init__(self, source: Text, variables: Variables) -> None:
         super().__init__()
         self.text, self.variables = source, variables
 
-    def name(self, meta: Meta, parts: list[Any]) -> Word:
+    def name(self, meta: Meta, parts: Parts) -> Word:
         text = str(parts[0])
         return Word(text[1:-1].replace("``", "`") if text.startswith("`") else text, **at(meta))
 
-    def number_of(self, value: Any, before_unit: bool = False) -> int | float:
+    def number_of(self, value: Part, before_unit: bool = False) -> int | float:
         """A number that is written down, or that of a variable."""
         if isinstance(value, Word):
             return self.variables.number(value.text, value, self.text, before_unit=before_unit)
         given: int | float = value
         return given
 
-    def rows_of(self, what: str, given: Any, meta: Meta) -> int:
+    def rows_of(self, what: str, given: Part, meta: Meta) -> int:
         """A number of rows, from 1 on."""
         value = self.number_of(given)
         if not isinstance(value, int) or value < 1:
             raise self.text.error_at(f"{what} {value} is no number of rows: give one from 1 on", meta.line, meta.column)
         return value
 
-    def whole(self, meta: Meta, parts: list[Any]) -> int:
+    def whole(self, meta: Meta, parts: Parts) -> int:
         return int(parts[0])
 
-    def variable(self, meta: Meta, parts: list[Any]) -> Word:
+    def variable(self, meta: Meta, parts: Parts) -> Word:
         return Word(str(parts[0]), **at(meta))
 
-    def fraction(self, meta: Meta, parts: list[Any]) -> float:
+    def fraction(self, meta: Meta, parts: Parts) -> float:
         return float(parts[0])
 
-    def duration(self, meta: Meta, parts: list[Any]) -> Duration:
+    def duration(self, meta: Meta, parts: Parts) -> Duration:
         seconds = 0.0
         for amount, unit in zip(parts[::2], parts[1::2], strict=True):
             seconds += self.number_of(amount, before_unit=True) * _seconds(str(unit).lower())
         return Duration(seconds)
 
-    def amounts(self, meta: Meta, parts: list[Any]) -> Duration:
+    def amounts(self, meta: Meta, parts: Parts) -> Duration:
         return self.duration(meta, parts)
 
-    def stretch(self, meta: Meta, parts: list[Any]) -> s.Stretch:
+    def stretch(self, meta: Meta, parts: Parts) -> s.Stretch:
         return s.Stretch(parts[0].seconds, **at(meta))
 
-    def moment(self, meta: Meta, parts: list[Any]) -> s.Literal:
+    def moment(self, meta: Meta, parts: Parts) -> s.Literal:
         kind, text = parts[0].text.lower(), str(parts[1])[1:-1]
         if kind not in ("date", "timestamp"):
             raise self.text.error(f"'{parts[0].text}' stands before a text: only date and timestamp do", parts[0])
@@ -92,11 +95,11 @@ class AmountBuilder(Transformer[Token, Any]):
             raise self.text.error(f"{kind} '{text}' is none: write it as in {kind} '{such}'", parts[0])
         return s.Literal(value, **at(meta))
 
-    def span_of(self, value: Any) -> float:
+    def span_of(self, value: Part) -> float:
         """A time in seconds."""
         return value.seconds if isinstance(value, Duration) else float(self.number_of(value))
 
-    def range(self, meta: Meta, parts: list[Any]) -> tuple[int | None, int | None, Meta]:
+    def range(self, meta: Meta, parts: Parts) -> tuple[int | None, int | None, Meta]:
         """The least and the most of a repetition; None where it is left open."""
         if len(parts) == 1:
             parts = [parts[0], ":", parts[0]]

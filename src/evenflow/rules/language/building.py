@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 from lark import v_args
 from lark.tree import Meta
 
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
-from evenflow.rules.language.amounts import AmountBuilder, Duration, Word, at
+from evenflow.rules.language.amounts import AmountBuilder, Duration, Part, Parts, Word, at
+
+Method: TypeAlias = Callable[[AmountBuilder, Meta, Parts], s.Node]
+"""What `Builder` has for each rule of the grammar."""
 
 
-def _pair(kind: Callable[..., Any]) -> Callable[..., Any]:
+def _pair(kind: Callable[..., s.Node]) -> Method:
     """A method that builds a node from its parts, placed where its first part begins."""
     return lambda self, meta, parts: kind(*parts, **at(meta))
 
 
-def _chain(operator: str) -> Callable[..., Any]:
+def _chain(operator: str) -> Method:
     return lambda self, meta, parts: tree.chained(operator, parts, **at(meta))
 
 
-def _prefix(operator: str) -> Callable[..., Any]:
+def _prefix(operator: str) -> Method:
     return lambda self, meta, parts: s.Unary(operator, parts[-1], **at(meta))
 
 
-def _negatable(kind: Callable[..., Any]) -> Callable[..., Any]:
+def _negatable(kind: Callable[..., s.Node]) -> Method:
     """A node with an operand, an optional `not`, and further parts."""
     return lambda self, meta, parts: kind(parts[0], *parts[2:], parts[1] is not None, **at(meta))
 
 
-def _constant(value: object) -> Callable[..., Any]:
+def _constant(value: object) -> Method:
     return lambda self, meta, parts: s.Literal(value, **at(meta))  # type: ignore[arg-type]
 
 
@@ -39,19 +42,29 @@ def _constant(value: object) -> Callable[..., Any]:
 class Builder(AmountBuilder):
     """Has one method for each rule of the grammar."""
 
-    def start(self, meta: Meta, parts: list[Any]) -> Any:
+    def start(self, meta: Meta, parts: Parts) -> Part:
         return parts[0]
 
-    def condition(self, meta: Meta, parts: list[Any]) -> Any:
+    def condition(self, meta: Meta, parts: Parts) -> Part:
         return parts[0]
 
-    def rule(self, meta: Meta, parts: list[Any]) -> s.Rule:
+    def rule(self, meta: Meta, parts: Parts) -> s.Rule:
         select, source, where, group, having, pace, limit = parts
         most = None if limit is None else self.rows_of("LIMIT", limit, meta)
-        given: Any = {"sources": source} if isinstance(source, tuple) else {"pattern": self._with_rows(source)}
-        return s.Rule(select, **given, where=where, group=group or (), having=having, pace=pace, limit=most, **at(meta))
+        sources, pattern = (source, None) if isinstance(source, tuple) else ((), self._with_rows(source))
+        return s.Rule(
+            select,
+            sources=sources,
+            pattern=pattern,
+            where=where,
+            group=group or (),
+            having=having,
+            pace=pace,
+            limit=most,
+            **at(meta),
+        )
 
-    def pace(self, meta: Meta, parts: list[Any]) -> s.Pacing:
+    def pace(self, meta: Meta, parts: Parts) -> s.Pacing:
         which, many = (str(parts[0] or "all").lower(), parts[1])
         if which not in ("first", "last"):
             such = "OUTPUT FIRST EVERY ... or OUTPUT LAST EVERY ..."
@@ -62,10 +75,10 @@ class Builder(AmountBuilder):
             return s.Pacing(which, seconds=many.seconds, **at(meta))
         return s.Pacing(which, self.rows_of("OUTPUT EVERY", many, meta), **at(meta))
 
-    def bare(self, meta: Meta, parts: list[Any]) -> s.Rule:
+    def bare(self, meta: Meta, parts: Parts) -> s.Rule:
         return s.Rule((s.Star(**at(meta)),), pattern=self._with_rows(parts[0]), **at(meta))
 
-    def _with_rows(self, pattern: Any) -> Any:
+    def _with_rows(self, pattern: s.Pattern) -> s.Pattern:
         """A pattern that waits for some row."""
         if not tree.atoms(pattern):
             raise self.text.error("the pattern waits for no row: let it begin with one, such as a=Stream", pattern)
@@ -73,25 +86,25 @@ class Builder(AmountBuilder):
 
     # FROM and SELECT
 
-    def select(self, meta: Meta, parts: list[Any]) -> tuple[Any, ...]:
+    def select(self, meta: Meta, parts: Parts) -> tuple[Part, ...]:
         return tuple(parts)
 
     values = sources = when = select
 
-    def star(self, meta: Meta, parts: list[Any]) -> s.Star:
+    def star(self, meta: Meta, parts: Parts) -> s.Star:
         owner = next((part.text for part in parts if isinstance(part, Word)), None)
         return s.Star(owner, **at(meta))
 
-    def item(self, meta: Meta, parts: list[Any]) -> s.Item:
+    def item(self, meta: Meta, parts: Parts) -> s.Item:
         return s.Item(parts[0], parts[1] and parts[1].text, **at(meta))
 
     from_pattern = start
 
-    def source(self, meta: Meta, parts: list[Any]) -> s.Source:
+    def source(self, meta: Meta, parts: Parts) -> s.Source:
         stream, condition, *views, alias = parts
         return s.Source(stream.text, condition, tuple(views), alias and alias.text, **at(meta))
 
-    def view(self, meta: Meta, parts: list[Any]) -> s.View:
+    def view(self, meta: Meta, parts: Parts) -> s.View:
         space, name, *arguments = (part for part in parts if part is not None)
         timed = any(isinstance(argument, Duration) for argument in arguments)
         if timed and len(arguments) > 1:
@@ -100,7 +113,7 @@ class Builder(AmountBuilder):
         given = tuple(each.text if columns and isinstance(each, Word) else self._argument(each) for each in arguments)
         return s.View(space.text, name.text, given, timed, line=space.line, column=space.column)
 
-    def _argument(self, value: Any) -> int | float | str:
+    def _argument(self, value: Part) -> int | float | str:
         """A number, a time in seconds, or a name that is no variable."""
         if isinstance(value, Duration):
             return value.seconds
@@ -112,27 +125,27 @@ class Builder(AmountBuilder):
     either, both = _pair(s.Or), _pair(s.And)
     every, never = _pair(s.Every), _pair(s.Not)
 
-    def followed(self, meta: Meta, parts: list[Any]) -> s.Followed:
+    def followed(self, meta: Meta, parts: Parts) -> s.Followed:
         return s.Followed(parts[0], parts[-1], **at(meta))
 
-    def within(self, meta: Meta, parts: list[Any]) -> s.Within:
+    def within(self, meta: Meta, parts: Parts) -> s.Within:
         return s.Within(parts[0], self.span_of(parts[-1]), **at(meta))
 
-    def interval(self, meta: Meta, parts: list[Any]) -> s.Interval:
+    def interval(self, meta: Meta, parts: Parts) -> s.Interval:
         return s.Interval(self.span_of(parts[-1]), **at(meta))
 
-    def repeat(self, meta: Meta, parts: list[Any]) -> s.Repeat:
+    def repeat(self, meta: Meta, parts: Parts) -> s.Repeat:
         (low, high, _), pattern = parts
         if low is None or high is None:
             raise self.text.error_at("a repetition without a last number needs UNTIL", meta.line, meta.column)
         return s.Repeat(pattern, low, high, **at(meta))
 
-    def until(self, meta: Meta, parts: list[Any]) -> s.Until:
+    def until(self, meta: Meta, parts: Parts) -> s.Until:
         given, pattern, until = parts
         low, high, begin = given or (0, None, meta)
         return s.Until(pattern, until, low or 0, high, **at(begin))
 
-    def atom(self, meta: Meta, parts: list[Any]) -> s.Atom:
+    def atom(self, meta: Meta, parts: Parts) -> s.Atom:
         tag, stream, condition = parts
         return s.Atom(tag and tag.text, stream.text, condition, **at(meta))
 
@@ -143,75 +156,75 @@ class Builder(AmountBuilder):
     in_, between = _negatable(s.In), _negatable(s.Between)
     like, is_null = _negatable(s.Like), _negatable(s.IsNull)
 
-    def binary(self, meta: Meta, parts: list[Any]) -> s.Binary:
+    def binary(self, meta: Meta, parts: Parts) -> s.Binary:
         left, operator, right = parts
         return s.Binary("!=" if operator == "<>" else str(operator), left, right, **at(meta))
 
-    def case(self, meta: Meta, parts: list[Any]) -> s.Case:
+    def case(self, meta: Meta, parts: Parts) -> s.Case:
         *whens, otherwise = parts
         return s.Case(tuple(whens), otherwise, **at(meta))
 
-    def call(self, meta: Meta, parts: list[Any]) -> s.Call | s.Aggregate:
+    def call(self, meta: Meta, parts: Parts) -> s.Call | s.Aggregate:
         name: str = parts[0].text
-        arguments: tuple[Any, ...] = parts[1] or ()
+        arguments: tuple[s.Expression, ...] = parts[1] or ()
         if name.lower() in s.EDGES and not arguments:
             return s.Aggregate(name.lower(), None, **at(meta))
         if name.lower() not in s.AGGREGATES:
             return s.Call(None, name, arguments, **at(meta))
         offset = 1
         if name.lower() == "prev" and len(arguments) == 2:
-            offset = getattr(arguments[0], "value", 0)
-            if not isinstance(offset, int) or isinstance(offset, bool) or not 1 <= offset < 1 << 31:
+            given = arguments[0].value if isinstance(arguments[0], s.Literal) else 0
+            if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given < 1 << 31:
                 raise self.text.error("prev(n, value) takes a number of rows from 1 on", parts[0])
-            arguments = arguments[1:]
+            offset, arguments = given, arguments[1:]
         if len(arguments) != 1:
             raise self.text.error(f"{name} takes one argument, here are {len(arguments)}", parts[0])
         return s.Aggregate(name.lower(), arguments[0], offset=offset, **at(meta))
 
-    def count(self, meta: Meta, parts: list[Any]) -> s.Aggregate:
+    def count(self, meta: Meta, parts: Parts) -> s.Aggregate:
         if parts[0].text.lower() != "count":
             raise self.text.error(f"{parts[0].text}(*) does not exist: only count(*) does", parts[0])
         return s.Aggregate("count", None, **at(meta))
 
-    def distinct(self, meta: Meta, parts: list[Any]) -> s.Aggregate:
+    def distinct(self, meta: Meta, parts: Parts) -> s.Aggregate:
         name, argument = parts
         if name.text.lower() not in s.AGGREGATES:
             raise self.text.error(f"'{name.text}' is no aggregate: distinct cannot stand in it", name)
         return s.Aggregate(name.text.lower(), argument, True, **at(meta))
 
-    def cast(self, meta: Meta, parts: list[Any]) -> s.Cast:
+    def cast(self, meta: Meta, parts: Parts) -> s.Cast:
         if parts[0].text.lower() != "cast":
             raise self.text.error(f"'{parts[0].text}' does not take AS: only cast(value as type) does", parts[0])
         return s.Cast(parts[1], parts[2], **at(meta))
 
-    def type(self, meta: Meta, parts: list[Any]) -> str:
+    def type(self, meta: Meta, parts: Parts) -> str:
         name, *numbers = parts
         given = ", ".join(str(each) for each in numbers if each is not None)
         return f"{name.text}({given})" if given else str(name.text)
 
-    def dotted_call(self, meta: Meta, parts: list[Any]) -> s.Call:
+    def dotted_call(self, meta: Meta, parts: Parts) -> s.Call:
         owner, name, arguments = parts
         return s.Call(owner.text, name.text, arguments or (), **at(meta))
 
-    def bare_column(self, meta: Meta, parts: list[Any]) -> s.Expression:
+    def bare_column(self, meta: Meta, parts: Parts) -> s.Expression:
         variable = self.variables.literal(parts[0].text, parts[0], self.text)
         return s.Column(None, parts[0].text, **at(meta)) if variable is None else variable
 
-    def column(self, meta: Meta, parts: list[Any]) -> s.Column:
+    def column(self, meta: Meta, parts: Parts) -> s.Column:
         return s.Column(parts[0].text, parts[1].text, **at(meta))
 
-    def indexed(self, meta: Meta, parts: list[Any]) -> s.Column:
+    def indexed(self, meta: Meta, parts: Parts) -> s.Column:
         return s.Column(f"{parts[0].text}[{int(parts[1])}]", parts[2].text, **at(meta))
 
-    def integer(self, meta: Meta, parts: list[Any]) -> s.Literal:
+    def integer(self, meta: Meta, parts: Parts) -> s.Literal:
         if len(parts[0]) > 30:
             raise self.text.error_at("this number is too long", meta.line, meta.column)
         return s.Literal(int(parts[0]), **at(meta))
 
-    def decimal(self, meta: Meta, parts: list[Any]) -> s.Literal:
+    def decimal(self, meta: Meta, parts: Parts) -> s.Literal:
         return s.Literal(float(parts[0]), str(parts[0]), **at(meta))
 
-    def string(self, meta: Meta, parts: list[Any]) -> s.Literal:
+    def string(self, meta: Meta, parts: Parts) -> s.Literal:
         text = str(parts[0])
         return s.Literal(text[1:-1].replace(text[0] * 2, text[0]), **at(meta))
 

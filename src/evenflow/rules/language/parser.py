@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from lark import Lark, UnexpectedCharacters, UnexpectedInput
 from lark.exceptions import VisitError
 
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
+from evenflow.rules.language.amounts import Part
 from evenflow.rules.language.building import Builder
 from evenflow.rules.language.errors import TOO_DEEP, RuleError, Text
 from evenflow.rules.language.variables import Variables
@@ -33,7 +33,7 @@ def parse_condition(source: Text) -> s.Expression:
     return condition
 
 
-def _parsed(source: Text, start: str, variables: Variables) -> Any:
+def _parsed(source: Text, start: str, variables: Variables) -> Part:
     """The syntax tree of a text that is what the grammar has as `start`."""
     if not isinstance(source.text, str):
         raise RuleError(f"a {source.kind} is {type(source.text).__name__}: give its text")
@@ -87,7 +87,7 @@ def _unexpected(source: Text, error: UnexpectedInput) -> RuleError:
     return source.error_at(f"'{token}' where {expected} was expected{more}", *_place(error))
 
 
-def _place(error: Any) -> tuple[int, int]:
+def _place(error: UnexpectedInput) -> tuple[int, int]:
     return error.line, error.column
 
 

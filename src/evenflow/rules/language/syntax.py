@@ -13,12 +13,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "first", "last", "prev")
 
 EDGES = ("window_start", "window_end")
 """Functions without an argument: when a batch window of time begins and ends."""
+
+
+class Place(TypedDict):
+    """Where a node begins, as the arguments that every node takes."""
+
+    line: int
+    column: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ class Variables:
     that `tau` is the variable for a rule that is printed with the letter. `used` are those that some rule has read.
     """
 
-    def __init__(self, given: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, given: Mapping[str, object] | None = None) -> None:
         if not isinstance(given, Mapping | None):
             raise InvalidArgument(f"variables={given!r:.100}: give a dict of values by their names")
         self.values = {name: _checked(name, value) for name, value in sorted((given or {}).items(), key=repr)}
@@ -46,7 +45,7 @@ class Variables:
         value = self.find(name, at, text)
         if value is None:
             return None
-        place: Any = {"line": at.line, "column": at.column}
+        place = s.Place(line=at.line, column=at.column)
         if isinstance(value, bool | str | date):
             return s.Literal(value, **place)
         if isinstance(value, timedelta):
@@ -87,7 +86,7 @@ class Variables:
                 )
 
 
-def _checked(name: Any, value: Any) -> Value:
+def _checked(name: object, value: object) -> Value:
     if not isinstance(name, str) or not name:
         raise InvalidArgument(f"variables has the name {name!r}: give a string")
     if isinstance(value, np.datetime64 | np.timedelta64):  # of nanoseconds, numpy would make whole numbers

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
-from evenflow.rules.patterns.states import Env, Hold, OwningRun, State
+from evenflow.rules.patterns.states import Env, Frozen, Hold, OwningRun, State
 
 
 class Chain(State):
@@ -39,7 +38,7 @@ class Chain(State):
     def fresh(self) -> bool:
         return all(at == 0 and link.fresh() for link, at in self.links.items())
 
-    def freeze(self, hold: Hold) -> Any:
+    def freeze(self, hold: Hold) -> Frozen:
         return [(at, link.freeze(hold)) for link, at in self.links.items()]
 
 
@@ -89,7 +88,7 @@ class All(State):
     def fresh(self) -> bool:
         return not any(self.found) and all(child is not None and child.fresh() for child in self.children)
 
-    def freeze(self, hold: Hold) -> Any:
+    def freeze(self, hold: Hold) -> Frozen:
         return hold(self.env), [[hold(each) for each in kept] for kept in self.found], _frozen(self.children, hold)
 
 
@@ -122,7 +121,7 @@ class Either(State):
     def fresh(self) -> bool:
         return all(child is not None and child.fresh() for child in self.children)
 
-    def freeze(self, hold: Hold) -> Any:
+    def freeze(self, hold: Hold) -> Frozen:
         return _frozen(self.children, hold)
 
 
@@ -182,7 +181,7 @@ class Ended(State):
     def fresh(self) -> bool:
         return self.count == 0 and all(child is not None and child.fresh() for child in (self.child, self.other))
 
-    def freeze(self, hold: Hold) -> Any:
+    def freeze(self, hold: Hold) -> Frozen:
         return hold(self.env), self.count, _frozen([self.child, self.other], hold)
 
 
@@ -194,6 +193,6 @@ def _merged(env: Env, found: Env, places: Sequence[int]) -> Env:
     return tuple(rows), max(env[1], found[1])
 
 
-def _frozen(children: Sequence[State | None], hold: Hold) -> list[Any]:
+def _frozen(children: Sequence[State | None], hold: Hold) -> list[Frozen]:
     """The operands of a state, frozen; None where one has ended."""
     return [None if child is None else (child.freeze(hold),) for child in children]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +67,7 @@ class Filter:
         values.update({name: fetch(*name) for name in self.reads})
         return self.cross.holds(values, len(at))
 
-    def _own(self, code: Compiled, rows: pa.RecordBatch, at: Rows | None = None) -> dict[Name, Any]:
+    def _own(self, code: Compiled, rows: pa.RecordBatch, at: Rows | None = None) -> dict[Name, pa.Array]:
         names = [name for name in code.columns if name[0] in self.own]
         columns = [rows.column(column) for _, column in names]
         if at is not None:

@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from evenflow.rules.patterns.branching_states import All, Chain, Either, Ended
-from evenflow.rules.patterns.states import Again, Count, Env, Hold, Leaf, OwningRun, Renewed, State, Timer, Unless, Wait
+from evenflow.rules.patterns.states import (
+    Again,
+    Count,
+    Env,
+    Frozen,
+    Hold,
+    Leaf,
+    OwningRun,
+    Renewed,
+    State,
+    Timer,
+    Unless,
+    Wait,
+)
 
 
 class PatternPart(Protocol):
@@ -17,7 +30,7 @@ class PatternPart(Protocol):
     def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
         """Begin a run at time `now` after the match `env`; rows at or after time `until` are too late."""
 
-    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Frozen, hold: Hold, until: int) -> State:
         """Restore a frozen state."""
 
     def begins(self) -> list[AtomPart]:
@@ -44,7 +57,7 @@ class AtomPart:
         key.wait(leaf)
         return leaf
 
-    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Frozen, hold: Hold, until: int) -> State:
         leaf = Leaf(self, parent, until)
         env, leaf.age = frozen
         leaf.env = hold(env)
@@ -96,7 +109,7 @@ class _Renewed(_One):
         state.child = self.pattern.start(key, state, env, now, until)
         return state
 
-    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Frozen, hold: Hold, until: int) -> State:
         state = self.state(self, parent, until)
         env, child = frozen
         state.env = hold(env)
@@ -120,7 +133,7 @@ class FollowedPart(_Several):
         state.links = {self.patterns[0].start(key, state, env, now, until): 0}
         return state
 
-    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Frozen, hold: Hold, until: int) -> State:
         state = Chain(self, parent, until)
         state.links = {self.patterns[at].thaw(key, state, each, hold, until): at for at, each in frozen}
         return state
@@ -149,7 +162,7 @@ class AndPart(_Several):
         state.children = [pattern.start(key, state, env, now, until) for pattern in self.patterns]
         return state
 
-    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Frozen, hold: Hold, until: int) -> State:
         state = All(self, parent, until)
         env, found, children = frozen
         state.env, state.found = hold(env), [[hold(each) for each in kept] for kept in found]
@@ -167,7 +180,7 @@ class OrPart(_Several):
         state.children = [pattern.start(key, state, env, now, until) for pattern in self.patterns]
         return state
 
-    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Frozen, hold: Hold, until: int) -> State:
         state = Either(self, parent, until)
         state.children = _thawed(self.patterns, key, state, frozen, hold, until)
         return state
@@ -192,7 +205,7 @@ class RepeatPart(_One):
         state.count, state.child = 0, self.pattern.start(key, state, env, now, until)
         return state
 
-    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Frozen, hold: Hold, until: int) -> State:
         state = Count(self, parent, until)
         state.count, child = frozen
         state.child = self.pattern.thaw(key, state, child, hold, until)
@@ -213,7 +226,7 @@ class UntilPart(_Several):
         state.child, state.other = (pattern.start(key, state, env, now, until) for pattern in self.patterns)
         return state
 
-    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Frozen, hold: Hold, until: int) -> State:
         state = Ended(self, parent, until)
         env, state.count, children = frozen
         state.env = hold(env)
@@ -234,7 +247,7 @@ class WithinPart(_One):
         state.child = self.pattern.start(key, state, env, now, state.until)
         return state
 
-    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Frozen, hold: Hold, until: int) -> State:
         deadline, age, child = frozen
         state = Timer(self, parent, min(until, deadline))
         state.deadline, state.age, state.over = deadline, age, False
@@ -255,7 +268,7 @@ class IntervalPart:
     def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
         return self._begun(key, parent, until, now + self.span, -1, env)
 
-    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Frozen, hold: Hold, until: int) -> State:
         deadline, age, env = frozen
         return self._begun(key, parent, until, deadline, age, hold(env))
 
@@ -274,7 +287,7 @@ class IntervalPart:
 
 
 def _thawed(
-    patterns: Sequence[PatternPart], key: OwningRun, state: State, frozen: Sequence[Any], hold: Hold, until: int
+    patterns: Sequence[PatternPart], key: OwningRun, state: State, frozen: Sequence[Frozen], hold: Hold, until: int
 ) -> list[State | None]:
     pairs = zip(patterns, frozen, strict=True)
     return [None if each is None else pattern.thaw(key, state, each[0], hold, until) for pattern, each in pairs]

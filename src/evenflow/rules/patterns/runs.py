@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Any
 
 import numpy as np
 
 from evenflow.errors import EvenflowError
 from evenflow.rules.patterns.parts import PatternPart
-from evenflow.rules.patterns.states import Env, Hold, Leaf, PatternClock, State, Timer, Wait
+from evenflow.rules.patterns.states import Env, Frozen, Hold, Leaf, OwningRun, PatternClock, State, Timer, Wait
 from evenflow.rules.patterns.waiting import EARLIEST, LATEST, PatternFrame, WaitingAtoms
 
 
@@ -222,7 +221,7 @@ class Run(State):
 
     # The root of the states
 
-    def true(self, key: Any, child: State, env: Env, ended: bool) -> None:
+    def true(self, key: OwningRun, child: State, env: Env, ended: bool) -> None:
         if self.frame is None:
             self.setting.timely.append((self.now, self.unit, self.key, env[0]))
         else:
@@ -230,23 +229,23 @@ class Run(State):
         if ended:
             self.child = None
 
-    def false(self, key: Any, child: State) -> None:
+    def false(self, key: OwningRun, child: State) -> None:
         self.child = None
 
     def delays(self, child: State) -> State | None:
         return None  # the pattern fails, now or later: no difference
 
-    def quit(self, key: Any) -> None:
+    def quit(self, key: OwningRun) -> None:
         if self.child is not None:
             self.child.quit(self)
 
     def fresh(self) -> bool:
         return self.child is not None and self.child.fresh()
 
-    def freeze(self, hold: Hold) -> Any:
+    def freeze(self, hold: Hold) -> Frozen:
         return None if self.child is None else (self.ages, self.now, self.child.freeze(hold))
 
-    def thaw(self, frozen: Any, hold: Hold) -> None:
+    def thaw(self, frozen: Frozen, hold: Hold) -> None:
         """Continue a frozen run."""
         self.ages, self.now, child = frozen
         self.child = self.setting.root.thaw(self, self, child, hold, LATEST)

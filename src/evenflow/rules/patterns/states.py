@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 Env: TypeAlias = tuple[tuple[int, ...], int]
 """A match so far: the number of the row in each place (-1 if none), and the latest time of these rows."""
 Hold: TypeAlias = Callable[[Env], Env]
+Frozen: TypeAlias = Any
+"""A state as numbers, tuples and lists, nested as the pattern is; only the part that froze it knows its shape."""
 
 
 class OwningRun(Protocol):
@@ -41,7 +43,10 @@ class State:
 
     __slots__ = ("parent", "part", "until")
 
-    def __init__(self, part: Any, parent: State | None, until: int) -> None:
+    part: Any
+    """The operator of the pattern: each kind of state has a kind of part, which has what the state reads."""
+
+    def __init__(self, part: object, parent: State | None, until: int) -> None:
         self.part, self.parent, self.until = part, parent, until
 
     @property
@@ -80,7 +85,7 @@ class State:
         """Whether the state is as it was when the key's pattern began, apart from the time."""
         raise NotImplementedError
 
-    def freeze(self, hold: Hold) -> Any:
+    def freeze(self, hold: Hold) -> Frozen:
         """A plain value from which `PatternPart.thaw` restores the state; `hold` translates row numbers in matches."""
         raise NotImplementedError
 
@@ -112,7 +117,7 @@ class Leaf(State):
     def fresh(self) -> bool:
         return True
 
-    def freeze(self, hold: Hold) -> Any:
+    def freeze(self, hold: Hold) -> Frozen:
         return hold(self.env), self.age
 
 
@@ -135,7 +140,7 @@ class Renewed(State):
     def fresh(self) -> bool:
         return self.child.fresh()
 
-    def freeze(self, hold: Hold) -> Any:
+    def freeze(self, hold: Hold) -> Frozen:
         return hold(self.env), self.child.freeze(hold)
 
 
@@ -185,7 +190,7 @@ class Count(State):
     def fresh(self) -> bool:
         return self.count == 0 and self.child.fresh()
 
-    def freeze(self, hold: Hold) -> Any:
+    def freeze(self, hold: Hold) -> Frozen:
         return self.count, self.child.freeze(hold)
 
 
@@ -237,7 +242,7 @@ class Timer(PatternClock):
             self.child.quit(key)
             self._done(key)
 
-    def freeze(self, hold: Hold) -> Any:
+    def freeze(self, hold: Hold) -> Frozen:
         return self.deadline, self.age, self.child.freeze(hold)
 
 
@@ -263,5 +268,5 @@ class Wait(PatternClock):
         key.stored -= 1
         key.forget(self)
 
-    def freeze(self, hold: Hold) -> Any:
+    def freeze(self, hold: Hold) -> Frozen:
         return self.deadline, self.age, hold(self.env)

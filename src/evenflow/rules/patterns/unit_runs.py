@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from itertools import chain
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
+import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.keyed import Units
 from evenflow.rules.patterns.runs import PatternSetting, Run
-from evenflow.rules.patterns.states import Env
+from evenflow.rules.patterns.states import Env, Frozen
 from evenflow.rules.patterns.waiting import LATEST, Longs
 
 RUN_BYTES, LEAF_BYTES, ENDED_BYTES = 1500, 700, 100
 """Bytes of memory, roughly: of a key's run, of each atom that waits, and of a key whose pattern has ended."""
+
+
+class FrozenRuns(TypedDict):
+    """What a unit takes along when it moves; row numbers in runs count among the `count` rows in `rows`."""
+
+    runs: dict[int, Frozen]
+    rows: pa.RecordBatch
+    count: int
 
 
 class UnitRuns:
@@ -86,7 +95,7 @@ class UnitRuns:
             run.alarm = deadline
             heappush(alarms, (run.alarm, run.key))
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> FrozenRuns | None:
         """Remove a unit's state and return it; None if there is none."""
         state = self.snapshot(unit)
         for run in self._units.pop(unit, {}).values():
@@ -96,7 +105,7 @@ class UnitRuns:
         self._alarms.pop(unit, None)
         return state
 
-    def snapshot(self, unit: int) -> Any:
+    def snapshot(self, unit: int) -> FrozenRuns | None:
         """A unit's state as `extract` returns it: numbers, tuples, lists and dicts, and a record batch of kept rows."""
         if unit not in self._units:
             return None
@@ -108,7 +117,7 @@ class UnitRuns:
         runs = {key: None if run is None else run.freeze(hold) for key, run in self._units[unit].items()}
         return {"runs": runs, "rows": self._kept.rows(list(numbers)[1:]), "count": len(numbers) - 1}
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: FrozenRuns) -> None:
         """Add the state that another copy's `extract` returned for this unit."""
         if unit in self._units:
             raise InvalidArgument(f"unit {unit} is installed but has matches under way here: extract it first")

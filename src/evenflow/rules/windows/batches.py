@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ from evenflow.operators.columns import EVER
 from evenflow.operators.compiled import compiled, grown, readable
 from evenflow.operators.keyed import Keys, Units
 from evenflow.operators.slots import Longs, fitted
+from evenflow.rules.windows.clock import UnitState
 from evenflow.rules.windows.memory import RowLists
 
 NEVER = np.iinfo(np.int64).max
@@ -47,7 +47,7 @@ class OpenBatches(RowLists):
         self.soonest = np.full(1, NEVER, np.int64)
 
     def enter(
-        self, units: Units, keys: Keys, rows: pa.RecordBatch, index: Any, times: Longs, marks: Longs
+        self, units: Units, keys: Keys, rows: pa.RecordBatch, index: Longs | None, times: Longs, marks: Longs
     ) -> Released | None:
         """Add rows; returns the batches that end with them. `marks` are the times before which no row will come."""
         slots = self.slots.find(units, keys)
@@ -102,7 +102,7 @@ class OpenBatches(RowLists):
         self._count_units(known)
         return found
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         slots = self.slots.of(np.array([unit]))
         state = super().extract(unit)
         self.oldest[slots] = NEVER
@@ -110,7 +110,7 @@ class OpenBatches(RowLists):
             self.soonest[unit] = NEVER
         return state
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         super().install(unit, state)
         if self.stretch:
             units = np.array([unit], np.int32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +13,8 @@ from evenflow.operators.columns import NO_TIMES, locked, validity
 from evenflow.operators.compiled import readable
 from evenflow.operators.windows.combining import COUNT, MAX, MEAN, MIN, STD, SUM
 from evenflow.operators.windows.rings import Rings
-from evenflow.operators.windows.totals import Totals
-from evenflow.rules.expressions.code import Compiled
+from evenflow.operators.windows.totals import Numbers, Totals
+from evenflow.rules.expressions.code import Compiled, Values
 from evenflow.rules.expressions.frame import FramePart, Intake
 from evenflow.rules.windows.clock import Counter, KeyNumbers
 from evenflow.rules.windows.grouped import Grouped
@@ -45,8 +44,8 @@ class Reduced:
         return HOW[self.measure.name]
 
     def argument(
-        self, columns: Any, rows: int, where: npt.NDArray[np.bool_] | None
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        self, columns: Values, rows: int, where: npt.NDArray[np.bool_] | None
+    ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
         """The values, and which of them count (not null, and passing `where`); all if that is empty."""
         array = pa.nulls(rows) if self.value is None else self.value.evaluate(columns, rows)
         valid = locked(np.empty(0, np.bool_)) if self.value is None else validity(array)
@@ -116,7 +115,7 @@ class Cell:
     def __init__(self, aggregate: Reduced, rows: Sliding) -> None:
         self.aggregate, self.rows = aggregate, rows
         how, window = aggregate.how, rows.window
-        self.state: Any
+        self.state: Totals | Rings
         if window.kind == EVERYTHING:
             self.state = Totals(how)
         elif rows.reached is not None:  # rows of win:length leave a group by their numbers, which serve as times
@@ -132,23 +131,24 @@ class Cell:
         units, keys = part.of(frame.units), rows.keys(part, True)
         if isinstance(self.state, Totals):
             return measure.column(*self.state.push(units, keys, values, valid))
-        given = [units, keys, values]
-        push = self.state.push
-        if isinstance(self.state, Grouped):
-            given, push = [*given, rows.homes(part)], self.state.enter
+        homes = rows.homes(part) if isinstance(self.state, Grouped) else keys
         times, latest = rows.times(part)
         behind = latest is not times and not np.array_equal(latest, times)
         if behind:
-            given, valid = _doubled(given, valid)
+            units, keys, values, homes = (locked(np.repeat(each, 2, axis=0)) for each in (units, keys, values, homes))
             times = readable(np.stack([latest, times], axis=1).ravel(), np.int64)
-        out, known = push(*given, valid, times)
+            valid = _second(valid, part.count)
+        if isinstance(self.state, Grouped):
+            out, known = self.state.enter(units, keys, values, homes, valid, times)
+        else:
+            out, known = self.state.push(units, keys, values, valid, times)
         if behind:
             out, known = np.ascontiguousarray(out[1::2]), known[1::2]
         return measure.column(out, known)
 
 
-def _doubled(given: list[npt.NDArray[Any]], valid: npt.NDArray[np.bool_]) -> tuple[list[npt.NDArray[Any]], Any]:
-    """Each row twice, where rows may be behind their key's latest time: the first, without value, carries that time."""
-    present = np.zeros((len(given[0]), 2), np.bool_)
+def _second(valid: npt.NDArray[np.bool_], rows: int) -> npt.NDArray[np.bool_]:
+    """Which values count of rows that come twice: the first, which carries its key's latest time, has no value."""
+    present = np.zeros((rows, 2), np.bool_)
     present[:, 1] = valid if len(valid) else True
-    return [locked(np.repeat(each, 2, axis=0)) for each in given], locked(present.ravel())
+    return locked(present.ravel())

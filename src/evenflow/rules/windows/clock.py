@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,9 @@ from evenflow.operators.columns import EVER
 from evenflow.operators.compiled import compiled, readable
 from evenflow.operators.keyed import Keys, Units
 from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
+
+UnitState: TypeAlias = Any
+"""A unit's state between `extract` and `install`: only the class that made it knows its form."""
 
 
 class KeyNumbers:
@@ -32,7 +35,7 @@ class KeyNumbers:
         self.values[slots] = self.first
         self.slots.forget(slots)
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> tuple[Keys, Longs] | None:
         slots = self.slots.of(np.array([unit]))
         if not len(slots):
             return None
@@ -41,7 +44,7 @@ class KeyNumbers:
         self.slots.drop(unit)
         return state
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: tuple[Keys, Longs]) -> None:
         keys, values = state
         slots = self.slots.add(unit, keys)
         self.values = fitted(self.values, self.slots, self.first)
@@ -73,7 +76,7 @@ class Paces(KeyClocks):
         super().__init__(-1)
         self.span = span
 
-    def push(self, units: Units, keys: Keys, times: Longs) -> Any:
+    def begins(self, units: Units, keys: Keys, times: Longs) -> npt.NDArray[np.bool_]:
         """Which rows are the first of their stretch."""
         slots = self.find(units, keys)
         first = np.zeros(len(keys), np.bool_)

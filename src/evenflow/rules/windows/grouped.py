@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -13,7 +11,7 @@ from evenflow.operators.slots import Longs, fitted
 from evenflow.operators.windows.arena import LATEST
 from evenflow.operators.windows.rings import Rings
 from evenflow.operators.windows.totals import Numbers
-from evenflow.rules.windows.clock import KeyNumbers
+from evenflow.rules.windows.clock import KeyNumbers, UnitState
 
 FEW = 1024
 """Rows between two searches for groups to drop, at least."""
@@ -56,12 +54,12 @@ class Grouped(Rings):
             self.forget(gone)
         self.pushed, self.left = 0, len(self.slots)
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> UnitState:
         homes = self.home[self.slots.of(np.array([unit]))]
         state = super().extract(unit)
         return None if state is None else (homes, state)
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         homes, rings = state
         super().install(unit, rings)
         self.home[self.slots.of(np.array([unit]))] = homes

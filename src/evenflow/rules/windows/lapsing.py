@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from evenflow.rules.windows.memory import Memory
 SHARE = 4
 """Windows are searched when time has moved on by 1/SHARE of their span; they may stay that much longer than needed."""
 MINUTE = 60_000_000
+Lapsed: TypeAlias = KeyClocks | Rings | Memory
+"""The states that go by time."""
 
 
 class Lapsing:
@@ -28,8 +30,8 @@ class Lapsing:
     is a span behind that time has no effect any more, nor has a key's latest time that is before it.
     """
 
-    def __init__(self, states: Iterable[Any]) -> None:
-        spans = {state: _span(state) for state in states}
+    def __init__(self, states: Iterable[object]) -> None:
+        spans = {state: _span(state) for state in states if isinstance(state, Lapsed)}
         longest = max((span for span in spans.values() if span), default=MINUTE)
         self._steps = {state: (span or longest) // SHARE for state, span in spans.items() if span is not None}
         self._seen = {state: np.full(1, EVER, np.int64) for state in self._steps}
@@ -47,18 +49,16 @@ class Lapsing:
                 _lapse(state, due, now)
 
 
-def _span(state: Any) -> int | None:
+def _span(state: Lapsed) -> int | None:
     """The span of a state's windows in microseconds; 0 if it holds only times, None if it does not go by time."""
     if isinstance(state, KeyClocks):
         return 0
     if isinstance(state, Grouped) and isinstance(state.reached, Counter):
         return None  # rows leave by number, not by time
-    if isinstance(state, Rings | Memory) and state.span:
-        return state.span
-    return None
+    return state.span or None
 
 
-def _lapse(state: Any, units: Units, now: int) -> None:
+def _lapse(state: Lapsed, units: Units, now: int) -> None:
     if isinstance(state, Memory):
         state.lapse(units, now)
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.operators.compiled import compiled, readable
-from evenflow.rules.expressions.code import Compiled
+from evenflow.rules.expressions.code import Compiled, Values
 from evenflow.rules.expressions.frame import FramePart
 from evenflow.rules.expressions.gathered import one_array
 from evenflow.rules.windows.cells import Reduced, Sliding
@@ -39,7 +38,7 @@ class Gleaned:
         """The type of the result."""
         return pa.int64() if self.name == DISTINCT else self.value.type
 
-    def taken(self, columns: Any, rows: int) -> pa.Array:
+    def taken(self, columns: Values, rows: int) -> pa.Array:
         """What is kept of the values: hashes of those that are counted, by which values are equal as for GROUP BY."""
         values = self.value.evaluate(columns, rows)
         if self.name != DISTINCT:
@@ -56,7 +55,7 @@ class Collection:
         self.groups = np.empty(0, np.int64)
         self.values: pa.Array | None = None
 
-    def add(self, groups: Longs, columns: Any, rows: int) -> None:
+    def add(self, groups: Longs, columns: Values, rows: int) -> None:
         """Add rows, each to its group."""
         self.put(groups, self.aggregate.taken(columns, rows))
 
@@ -127,7 +126,7 @@ class Listing:
         frame, rows = part.frame, self.rows
         homes, groups, passing = rows.keys(part, False), rows.keys(part, True), rows.passing(part)
         taken = [each.taken(part.columns, part.count) for each in self.aggregates.values()]
-        kept: dict[str, Any] = {str(number): values for number, values in enumerate(taken)}
+        kept: dict[str, pa.Array] = {str(number): values for number, values in enumerate(taken)}
         kept |= {GROUP: pa.array(groups)} if rows.groups else {}
         kept |= {PASSES: pa.array(passing)} if passing is not None else {}
         times, latest = part.of(frame.times), part.of(frame.latest)

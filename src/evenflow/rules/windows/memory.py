@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +64,7 @@ class Memory(RowLists):
         units: Units,
         looks: Keys,
         enters: Keys,
-        entering: Any,
+        entering: Longs | None,
         rows: pa.RecordBatch,
         times: Longs,
         latest: Longs,

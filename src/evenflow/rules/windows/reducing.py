@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operators.compiled import readable
 from evenflow.operators.windows.combining import add_groups, tell_all, width
+from evenflow.rules.expressions.code import Values
 from evenflow.rules.windows.cells import Reduced
 
 Groups = npt.NDArray[np.int64]
@@ -23,7 +22,7 @@ class Reduction:
         words = aggregate.measure.words
         self.totals = np.zeros((count, width(aggregate.how, words)), np.int64 if words else np.float64)
 
-    def add(self, groups: Groups, columns: Any, rows: int) -> None:
+    def add(self, groups: Groups, columns: Values, rows: int) -> None:
         """Add rows, each to its group."""
         values, valid = self.aggregate.argument(columns, rows, None)
         add_groups(self.aggregate.how, readable(groups, np.int64), values, valid, self.totals)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.operators.aggregates.measures import MOST_DIGITS
+from evenflow.rules.expressions.values.datum import Datum
 from evenflow.rules.expressions.values.decimals import as_decimal
 
 MOST_COMPARED = 76
@@ -71,16 +71,16 @@ def _common_decimal(kinds: Sequence[pa.DataType], most: int) -> pa.DataType | No
     return pa.decimal128(digits, scale) if digits <= MOST_DIGITS else pa.decimal256(digits, scale)
 
 
-def seconds_between(a: Any, b: Any) -> Any:
+def seconds_between(a: Datum, b: Datum) -> Datum:
     """The seconds from `b` to `a`, both timestamps in microseconds."""
     return pc.divide(pc.cast(pc.subtract(a, b).cast(pa.int64()), pa.float64()), 1e6)
 
 
-def _divide(a: Any, b: Any) -> Any:
+def _divide(a: Datum, b: Datum) -> Datum:
     return pc.divide(a, pc.if_else(pc.equal(b, pa.scalar(0, b.type)), pa.scalar(None, b.type), b))
 
 
-def _remainder(a: Any, b: Any) -> Any:
+def _remainder(a: Datum, b: Datum) -> Datum:
     """The remainder of a / b, with the sign of `a`; null if `b` is 0. Arrow has no such function."""
     if isinstance(a, pa.Scalar) and isinstance(b, pa.Scalar):
         return _remainder(pa.array([a.as_py()], a.type), pa.array([b.as_py()], b.type))[0]

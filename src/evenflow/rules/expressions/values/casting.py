@@ -17,9 +17,7 @@ made of decimals, too; those made of doubles are the nearest that fit; decimals 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,12 +28,12 @@ from evenflow.operators.aggregates.measures import MOST_DIGITS
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, cast, make
 from evenflow.rules.expressions.values.arithmetic import family
+from evenflow.rules.expressions.values.datum import Apply, Datum
 from evenflow.rules.expressions.values.decimals import as_decimal, as_double, rescaled
 from evenflow.rules.expressions.values.times import check_zone
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 
-Apply = Callable[[Any], Any]
 WHOLE = {
     **dict.fromkeys(("tinyint", "byte"), pa.int8()),
     **dict.fromkeys(("smallint", "short"), pa.int16()),
@@ -112,12 +110,12 @@ def _found(old: pa.DataType, new: pa.DataType, ansi: bool, what: str) -> Apply |
     return _to_decimal(old, new, ansi, what) if is_.is_decimal(new) and not floats else None
 
 
-def _day(value: Any) -> Any:
+def _day(value: Datum) -> Datum:
     local = value if value.type.tz is None else pc.local_timestamp(value)
     return pc.cast(pc.floor_temporal(local, unit="day"), pa.date32())
 
 
-def _wrapped(value: Any, new: pa.DataType, ansi: bool, what: str) -> Any:
+def _wrapped(value: Datum, new: pa.DataType, ansi: bool, what: str) -> Datum:
     """Whole numbers of another size."""
     try:
         return pc.cast(value, new, safe=ansi)
@@ -128,7 +126,7 @@ def _wrapped(value: Any, new: pa.DataType, ansi: bool, what: str) -> Any:
 def _truncated(new: pa.DataType, floats: bool, ansi: bool, what: str) -> Apply:
     """Numbers with a fraction as whole ones, without it."""
 
-    def run(value: Any) -> Any:
+    def run(value: Datum) -> Datum:
         if isinstance(value, pa.Scalar):
             return run(pa.array([value.as_py()], value.type))[0]
         if not floats:
@@ -156,11 +154,12 @@ def _low_words(whole: pa.Array) -> pa.Array:
 
 def _to_decimal(old: pa.DataType, new: pa.DataType, ansi: bool, what: str) -> Apply:
     """Whole numbers and decimals as decimals of other digits, rounded half away from zero."""
-    given: Any = as_decimal(old)
+    given = as_decimal(old)
+    assert given is not None
     wide = pa.decimal256(76, new.scale)
     limit = pa.scalar(Decimal(10) ** (new.precision - new.scale), wide)
 
-    def run(value: Any) -> Any:
+    def run(value: Datum) -> Datum:
         exact = pc.cast(value, given)
         rounded = pc.cast(exact, wide) if given.scale <= new.scale else rescaled(exact, wide)
         fits = pc.less(pc.abs(rounded), limit)
@@ -171,7 +170,7 @@ def _to_decimal(old: pa.DataType, new: pa.DataType, ansi: bool, what: str) -> Ap
     return run
 
 
-def _some_false(found: Any) -> bool:
+def _some_false(found: Datum) -> bool:
     return found.as_py() is False if isinstance(found, pa.Scalar) else bool(pc.any(pc.invert(found)).as_py())
 
 
@@ -180,7 +179,7 @@ def _of_text(new: pa.DataType, ansi: bool, what: str) -> Apply | None:
         return None
     pattern = NUMBER["double" if new == pa.float64() else "whole"]
 
-    def run(value: Any) -> Any:
+    def run(value: Datum) -> Datum:
         text = pc.ascii_trim(value, " ")
         plain = pc.match_substring_regex(text, pattern)
         if _some_false(plain):

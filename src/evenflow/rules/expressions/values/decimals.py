@@ -7,9 +7,8 @@ result with more digits before the point than its type has is an error, or null 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,10 @@ import pyarrow.compute as pc
 
 from evenflow.operators.aggregates.measures import MOST_DIGITS, from_words, words_of
 from evenflow.operators.columns import nullable, validity
+from evenflow.rules.expressions.values.datum import Apply, Datum
 
+PythonIntegers: TypeAlias = npt.NDArray[np.object_]
+"""Integers of any length in a numpy array."""
 KEPT = 6
 """Digits behind the point that a result always keeps."""
 SIGNIFICANT = 39
@@ -63,13 +65,13 @@ def _full(operator: str, a: pa.DataType, b: pa.DataType) -> tuple[int, int]:
     return max(before) + 1, max(a.scale, b.scale)
 
 
-def rescaled(value: Any, kind: pa.DataType) -> Any:
+def rescaled(value: Datum, kind: pa.DataType) -> Datum:
     """Decimals rounded to the fewer digits behind the point of type `kind`."""
     wide = pc.cast(value, pa.decimal256(value.type.precision + 1, value.type.scale))
     return pc.cast(pc.round(wide, kind.scale, round_mode="half_towards_infinity"), kind)
 
 
-def as_double(value: Any) -> Any:
+def as_double(value: Datum) -> Datum:
     """The doubles nearest to decimals. Arrow's own cast may be off by one bit, so that decimal 0.3 would not be 0.3."""
     if isinstance(value, pa.Scalar) or value.type.scale > POWERS or pa.types.is_decimal256(value.type):
         return pc.cast(pc.cast(value, pa.string()), pa.float64())
@@ -82,16 +84,16 @@ def as_double(value: Any) -> Any:
     return nullable(found, known)
 
 
-def arithmetic(operator: str, a: pa.DataType, b: pa.DataType, ansi: bool) -> Callable[[Any, Any], Any]:
+def arithmetic(operator: str, a: pa.DataType, b: pa.DataType, ansi: bool) -> Apply:
     """The function that adds, subtracts or multiplies decimals of these types."""
-    plain = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[operator]
+    plain: Apply = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[operator]
     made = of_result(operator, a, b)
     whole, scale = _full(operator, a, b)
     if whole + scale <= MOST_DIGITS:
-        return plain  # type: ignore[no-any-return]
+        return plain
     fewer = scale - made.scale
 
-    def rounding(one: Any, other: Any) -> Any:
+    def rounding(one: Datum, other: Datum) -> Datum:
         x, y = _unscaled(one), _unscaled(other)
         if operator == "*":
             found = x * y
@@ -101,7 +103,7 @@ def arithmetic(operator: str, a: pa.DataType, b: pa.DataType, ansi: bool) -> Cal
         known = np.ones(len(found), np.bool_)
         for each in (one, other):
             known &= _valid(each)
-        size: npt.NDArray[Any] = np.abs(found)
+        size: PythonIntegers = np.abs(found)
         if operator == "*" and fewer:
             size = _significant(size)
         if fewer:
@@ -120,24 +122,24 @@ def arithmetic(operator: str, a: pa.DataType, b: pa.DataType, ansi: bool) -> Cal
     return rounding
 
 
-def _array(value: Any) -> Any:
+def _array(value: Datum) -> Datum:
     """A scalar as an array of length 1."""
     return pa.repeat(value, 1) if isinstance(value, pa.Scalar) else value
 
 
-def _unscaled(value: Any) -> npt.NDArray[Any]:
+def _unscaled(value: Datum) -> PythonIntegers:
     """Decimals without their point, as Python integers."""
     words = words_of(_array(value))
-    found: npt.NDArray[Any] = (words[:, 1].astype(object) << 64) + words[:, 0].view(np.uint64).astype(object)
+    found: PythonIntegers = (words[:, 1].astype(object) << 64) + words[:, 0].view(np.uint64).astype(object)
     return found
 
 
-def _valid(value: Any) -> npt.NDArray[np.bool_]:
+def _valid(value: Datum) -> npt.NDArray[np.bool_]:
     valid = validity(_array(value))
     return valid if len(valid) else np.ones(1, np.bool_)
 
 
-def _significant(sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _significant(sizes: PythonIntegers) -> PythonIntegers:
     """Numbers rounded to 39 digits, as Spark does before it rounds to the result's type."""
     for more in range(1, 2 * MOST_DIGITS - SIGNIFICANT + 1):
         least, unit = 10 ** (SIGNIFICANT + more - 1), 10**more
@@ -148,7 +150,7 @@ def _significant(sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return sizes
 
 
-def _words(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _words(numbers: PythonIntegers) -> npt.NDArray[np.int64]:
     """Python integers as pairs of 64-bit words, low before high."""
     pairs = np.empty((len(numbers), 2), np.int64)
     pairs[:, 0] = (numbers & WORD).astype(np.uint64).view(np.int64)

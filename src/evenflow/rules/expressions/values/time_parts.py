@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenflow.rules.expressions.values.datum import Apply, Datum
 
-def _part(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+
+def _part(function: Apply) -> Apply:
     """A part of a time as Spark has it, an int; that of a date is that of its first moment."""
 
-    def run(value: Any) -> Any:
+    def run(value: Datum) -> Datum:
         if pa.types.is_date(value.type):
             value = pc.cast(value, pa.timestamp("us"))
         elif value.type.tz is not None:  # Arrow forgets the seconds of offsets of long ago
@@ -22,7 +23,7 @@ def _part(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return run
 
 
-PARTS: Mapping[str, Callable[[Any], Any]] = {
+PARTS: Mapping[str, Apply] = {
     "year": _part(pc.year),
     "quarter": _part(pc.quarter),
     "month": _part(pc.month),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, make, scalar
+from evenflow.rules.expressions.values.datum import Datum
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 
@@ -51,10 +51,10 @@ def _in_zone(part: Compiled, zone: str) -> Compiled:
     kind, constant = pa.timestamp("us", zone), not part.columns and not part.calls
     run = part.run
 
-    def placed(value: Any) -> Any:
+    def placed(value: Datum) -> Datum:
         return pc.assume_timezone(pc.cast(value, NAIVE), zone, ambiguous="earliest", nonexistent="latest")
 
-    def at_moment(value: Any) -> Any:
+    def at_moment(value: Datum) -> Datum:
         """Of a constant; one in the gap of a clock change is as much later as the gap is long, as with Spark."""
         if zone[0] in "+-":
             return placed(value)
