@@ -23,6 +23,7 @@ declare -A folders=(
     [spark-2]="$(others 'tests/spark/test_[j-z]*.py')"
     [torture]="lab/tests/drivers"
     [lab]="lab/tests/unit lab/tests/golden"
+    [lab-property]="lab/tests/property"
     [lab-spark]="lab/tests/spark"
     [stores]="${stores[*]}"
     [drivers]="tests/drivers"
@@ -42,7 +43,7 @@ if [ "${1:-}" = quick ]; then
     selected=(-m "not slow")
 elif [ "${1:-}" = lab ]; then
     shift
-    parts=(torture lab lab-spark)
+    parts=(lab torture lab-property lab-spark)
     first_on_spark=torture
 fi
 
