@@ -1,7 +1,7 @@
 # From a fresh clone to a running demo with nothing but make and Python 3.11 or newer:
 #   make demo     what balancing brings to four streams, live, in under two minutes; leaves demo-report.html behind
 #   make test     linters, types and all tests
-#   make test-lab all tests of the lab: experiments, simulations of theirs, torture in a short form
+#   make test-lab all tests of the lab: experiments, simulations, random input, broken engines, torture in a short form
 #   make quick    linters, types, unit and property tests without the slow ones: two minutes, for the inner loop
 #   make lint     linters and types only
 #   make bench    the figures the project promises, measured here

@@ -13,25 +13,24 @@ trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 # first one needs no Spark: while it runs, the archive of Spark's classes is made. A part on Spark has a JVM of its own,
 # so there are three of tests/spark: those of stores and lost workers, which wait most, and the others in two halves.
 stores=(tests/spark/test_{checkpoint,checkpoint_odd,postgres,stores,supervision}.py)
-graphs=(tests/property/test_graph_{durable,protocol}.py)
 others() { compgen -G "$1" | grep -vxF -f <(printf '%s\n' "${stores[@]}") | sort | tr '\n' ' '; }
 declare -A folders=(
     [quick-1]="tests/unit/test_[a-or]*.py"
     [quick-2]="tests/unit/test_[pqs-z]*.py tests/property"
-    [graphs]="${graphs[*]}"
     [spark-1]="$(others 'tests/spark/test_[a-i]*.py')"
     [spark-2]="$(others 'tests/spark/test_[j-z]*.py')"
     [torture]="lab/tests/drivers"
     [lab]="lab/tests/unit lab/tests/golden"
+    [lab-property]="lab/tests/property"
     [lab-spark]="lab/tests/spark"
     [stores]="${stores[*]}"
     [drivers]="tests/drivers"
-    [property]="tests/property ${graphs[*]/#/--ignore=}"
+    [property]="tests/property"
     [unit-1]="tests/unit/test_[a-o]*.py"
     [unit-2]="tests/unit/test_[p-z]*.py tests/wire"
     [browser]="tests/browser"
 )
-parts=(unit-1 spark-1 unit-2 spark-2 property stores graphs drivers browser)
+parts=(property spark-1 spark-2 drivers stores unit-1 unit-2 browser)
 first_on_spark=spark-1
 at_once=3
 selected=()
@@ -42,7 +41,7 @@ if [ "${1:-}" = quick ]; then
     selected=(-m "not slow")
 elif [ "${1:-}" = lab ]; then
     shift
-    parts=(torture lab lab-spark)
+    parts=(lab torture lab-property lab-spark)
     first_on_spark=torture
 fi
 

@@ -56,7 +56,7 @@ def test_all_files_of_the_package_are_in_both(built):
     files = {path.relative_to(package.parent).as_posix() for path in package.rglob("*.*") if path.is_file()}
     files = {name for name in files if "__pycache__" not in name}
     assert {"evenflow/py.typed", "evenflow/rules/language/grammar.lark"} < files
-    assert "evenflow/runtime/cluster/log4j2.properties" in files
+    assert "evenflow/runtime/cluster/spark/log4j2.properties" in files
     packed = set(zipfile.ZipFile(wheel_of(built)).namelist())
     assert files - packed == set()
     assert {name for name in packed if not name.startswith(("evenflow/", "evenflow-"))} == set()

@@ -122,23 +122,6 @@ def test_interpreters_of_sessions_that_the_user_makes(tmp_path):
     )
 
 
-def test_driver_killed(tmp_path):
-    """No chance to clean up: the workers notice and go."""
-    source = """
-    spark = ef.local_session(workers=2)
-    cluster = ef.Cluster(spark, workers=2)
-    cluster.ordered_map(spark.range(0, 100, 1, 2), lambda batch: batch, "id long").count()
-    print("ready", flush=True)
-    time.sleep(600)
-    """
-    with Script(script_of(source), tmp_path) as script:
-        script.wait_for("ready")
-        script.process.kill()
-        script.ended()
-        assert script.process.returncode == -signal.SIGKILL
-        script.gone()
-
-
 def test_reproduce_killed(tmp_path):
     """Experiments take minutes; without the command, nobody waits for them."""
     source = """

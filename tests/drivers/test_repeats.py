@@ -16,14 +16,14 @@ SOURCE = """
 import json
 import os
 import signal
-import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
 
 import evenflow as ef
 
-home, job = Path({home!r}), {job!r}
+home, jobs = Path({home!r}), ("keyed", "graph")
 
 
 class Previous(ef.KeyedOperator):
@@ -55,39 +55,42 @@ class Previous(ef.KeyedOperator):
         self.last[unit] = state
 
 
-def keep(batch, place, epoch, last):
+def keep(job, batch, place, epoch, last):
     '''A sink that skips what it has. Between two of them, in the second micro-batch, the driver is killed once.'''
     file = home / f"{{job}}.{{place}}.{{epoch}}.json"
     if not file.exists():
         rows = sorted(row.asDict().items() for row in batch.collect())
         file.write_text(json.dumps([dict(row) for row in rows]))
-    killed = home / f"{{job}}.killed"
-    if epoch == 1 and not last and not killed.exists():
-        killed.touch()
+    if epoch == 1 and not last and not (home / "killed").exists():
+        (home / f"{{job}}.between").touch()
+        while not all((home / f"{{each}}.between").exists() for each in jobs):
+            time.sleep(0.05)
+        (home / "killed").touch()
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-spark = ef.local_session(workers=2, slots=3, conf={{"spark.sql.files.openCostInBytes": str(128 << 20)}})
+spark = ef.local_session(workers=2, slots=6, conf={{"spark.sql.files.openCostInBytes": str(128 << 20)}})
 events = spark.readStream.schema("key string, id long, note string").option("maxFilesPerTrigger", {files})
 events = events.json(str(home / "in"))
-with ef.Cluster(spark, workers=2, checkpoint=str(home / f"{{job}}-state")) as cluster:
-    if job == "keyed":
-        def write(batch, epoch):
-            keep(batch, 0, epoch, False)
-            keep(batch, 1, epoch, True)
+with ef.Cluster(spark, workers=2, checkpoint=str(home / "state")) as cluster:
+    def write(batch, epoch):
+        keep("keyed", batch, 0, epoch, False)
+        keep("keyed", batch, 1, epoch, True)
 
-        out = cluster.keyed(events, "key", Previous(), name="before")
-        writer = out.writeStream.foreachBatch(write)
-    else:
-        g = ef.Graph()
-        rows = g.source("events").keyed("key", Previous())
-        g.endpoint("plain", rows)
-        g.endpoint("mapped", rows.filter("id >= 0"))
-        names = ["plain", "mapped"]
-        live = cluster.run(g, inputs={{"events": events}}, name="graph")
-        writer = live.writeStream(lambda batch, end, epoch: keep(batch, names.index(end), epoch, end == names[-1]))
-    writer = writer.option("checkpointLocation", str(home / f"{{job}}-spark"))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    writer = cluster.keyed(events, "key", Previous(), name="before").writeStream.foreachBatch(write)
+    g = ef.Graph()
+    rows = g.source("events").keyed("key", Previous())
+    g.endpoint("plain", rows)
+    g.endpoint("mapped", rows.filter("id >= 0"))
+    names = ["plain", "mapped"]
+    live = cluster.run(g, inputs={{"events": events}}, name="graph")
+    ends = live.writeStream(lambda batch, end, epoch: keep("graph", batch, names.index(end), epoch, end == names[-1]))
+    for job, each in zip(jobs, (writer, ends)):
+        query = each.option("checkpointLocation", str(home / f"{{job}}-spark")).trigger(availableNow=True).start()
+        while query.isActive and not (home / f"{{job}}.between").exists():
+            time.sleep(0.05)
+        if job == jobs[-1] or (home / "killed").exists():
+            query.awaitTermination()
 print("through")
 """
 
@@ -105,25 +108,26 @@ def home(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("job", ["keyed", "graph"])
-def test_driver_killed_between_sinks(home, job):
+def test_driver_killed_between_sinks(home):
     """In one micro-batch, rows of one key come from four partitions: run again, they race."""
-    source = SOURCE.format(home=str(home), job=job, files=FILES)
+    source = SOURCE.format(home=str(home), files=FILES)
     for run in ("first", "second"):
         (home / run).mkdir()
         with Script(source, home / run) as script:
             script.process.wait(400)
             said = script.output()
         assert script.process.returncode == (-signal.SIGKILL if run == "first" else 0), said
-    kept = [
-        [json.loads((home / f"{job}.{sink}.{epoch}.json").read_text()) for epoch in range(BATCHES)] for sink in (0, 1)
-    ]
-    for epoch in range(BATCHES):
-        one, other = ({row["note"]: row["before"] for row in kept[sink][epoch]} for sink in (0, 1))
-        assert len(one) == FILES * ROWS
-        assert one == other, f"batch {epoch}"
-    for sink in (0, 1):
-        chained(row for batch in kept[sink] for row in batch)
+    for job in ("keyed", "graph"):
+        kept = [
+            [json.loads((home / f"{job}.{sink}.{epoch}.json").read_text()) for epoch in range(BATCHES)]
+            for sink in (0, 1)
+        ]
+        for epoch in range(BATCHES):
+            one, other = ({row["note"]: row["before"] for row in kept[sink][epoch]} for sink in (0, 1))
+            assert len(one) == FILES * ROWS
+            assert one == other, f"batch {epoch} of {job}"
+        for sink in (0, 1):
+            chained(row for batch in kept[sink] for row in batch)
 
 
 def chained(rows):

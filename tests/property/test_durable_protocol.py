@@ -9,22 +9,10 @@ from functools import cache
 
 import pytest
 
-from evenflow.control.batches.attempts import Attempt
-from evenflow.control.batches.epochs import Epochs
-from evenflow.control.batches.history import History
-from evenflow.model.checkpoint import BatchLog
-from evenflow.runtime.driver import checkpoint as checkpoint_thread
-from evenflow.runtime.driver.checkpoint import CheckpointThread
-from evenflow.runtime.driver.manifests import ManifestWriter
-from evenflow.runtime.driver.operator_names import OperatorNames
 from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer
-from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
-from evenflow.runtime.worker.saving.loader import Loader
-from evenflow.runtime.worker.saving.query_log import QueryLog
-from evenflow.state.checkpoint import chain
 from evenflow.state.store.blob_names import parse
 from tests.support.durable_invariants import check, history
-from tests.support.durable_plan import DurablePlan
+from tests.support.durable_plan import COPIES, LOSSES, RENAMES, DurablePlan
 from tests.support.durable_world import DurableWorld
 
 pytestmark = pytest.mark.slow
@@ -87,12 +75,6 @@ def test_units_move_by_way_of_the_store(monkeypatch):
     assert failed
 
 
-def test_movements_left_in_the_store_show(monkeypatch):
-    monkeypatch.setattr(StoreTransfer, "_delete", lambda *_: None)
-    with pytest.raises(AssertionError, match="movements are left in the store"):
-        history(0, by_store())
-
-
 def by_store(**more):
     return DurablePlan(moving=1.0, asks=0.1, transfer="store", hasty=0.0, **more)
 
@@ -117,9 +99,6 @@ def test_other_partitions_at_every_start(seed):
     assert history(seed, plan).manifests
 
 
-LOSSES = {"faults": ("driver",) * 4, "loses": 1.0, "jobs": 1, "asks": 0.0, "moving": 0.0}
-
-
 def test_a_checkpoint_that_is_not_as_it_was_left():
     """Blobs are gone, or another's: that is noticed, and nothing goes on from there; or they were not needed."""
     struck = noticed = 0
@@ -128,9 +107,6 @@ def test_a_checkpoint_that_is_not_as_it_was_left():
         struck += world.losses.count
         noticed += world.losses.noticed
     assert struck > noticed > 3
-
-
-RENAMES = {"faults": ("driver", "driver", "kill-worker"), "renames": 1.0, "moving": 1.0, "again": 0.3}
 
 
 def test_operators_are_renamed():
@@ -144,19 +120,6 @@ def test_operators_are_renamed():
         assert {blob.region for blob in blobs if blob.kind in ("whole", "units")} == {world.called}
     assert "r0" not in called
     assert refusals > 1
-
-
-@pytest.mark.parametrize("what", ["vanished", "adopted"])
-def test_a_name_that_leaves_state_behind_shows(what, monkeypatch):
-    """As it was: an operator with another name begins with empty state, and nobody says a word."""
-    monkeypatch.setattr(OperatorNames, what, lambda *_: "")
-    if what == "adopted":
-        monkeypatch.setattr(OperatorNames, "vanished", lambda *_: "")
-    with pytest.raises(AssertionError):
-        _many(6, **RENAMES)
-
-
-COPIES = LOSSES | {"copies": 1.0, "epochs": 5}
 
 
 def test_copies_of_another_time():
@@ -184,88 +147,6 @@ def test_histories_have_what_they_are_to_have():
     assert snapshots > 20
     assert lives > 10
     assert all(events.values()), events
-
-
-def _unacknowledged(self):
-    """All that wait are told at once that their rows are durable."""
-    done, self._waiting = self._waiting, []
-    return [each.who for each in done]
-
-
-SAVE = QueryLog.save
-
-
-def _choose_last(self, _wanted=None):
-    last = self.attempts[-1] if self.attempts else None
-    if last is not None and last.begun:
-        self._history.append(BatchLog(self.epoch, last.number, last.segments, tuple(sorted(last.begun))))
-        self.settled = True
-    return ""
-
-
-def _all_that_has_begun(self):
-    """As if no more were to come."""
-    return not self.poisoned and self.begun.keys() <= self.through.keys()
-
-
-WRONG = {
-    "units that have left are saved": (
-        QueryLog,
-        "save",
-        lambda self, operator, epoch, away=None: SAVE(self, operator, epoch),
-    ),
-    "durable before it is": (QueryLog, "acknowledged", _unacknowledged),
-    "rows after the snapshot are not replayed": (Loader, "_replay", lambda *_: None),
-    "tenures are not noted": (
-        QueryLog,
-        "arrived",
-        lambda self, _move, units, touched: self.touched.put(units, touched),
-    ),
-    "logs are dropped that are needed": (History, "_needed", lambda self, _epoch: self._newest > 1 << 30),
-    "what is in memory is always good": (Epochs, "current", property(lambda _self: True)),
-    "the last attempt counts, whole or not": (Epochs, "_choose", _choose_last),
-    "an attempt is whole when what it began is": (Attempt, "complete", property(_all_that_has_begun)),
-    "movements share a blob": (StoreTransfer, "_name", lambda _self, region, _move: f"{region}/moves"),
-    "what a manifest needs is deleted": (
-        ManifestWriter,
-        "_clean",
-        lambda self, manifest, *_: self._store.delete(manifest.blobs()),
-    ),
-}
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_shows(what, monkeypatch):
-    """Break the engine on purpose: the invariants notice."""
-    where, name, wrong = WRONG[what]
-    monkeypatch.setattr(where, name, wrong)
-    with pytest.raises(AssertionError):
-        _many(20)
-
-
-def _many(count, **plan):
-    for seed in range(count):
-        history(seed, DurablePlan(**plan) if plan else None)
-
-
-@pytest.mark.parametrize(
-    ("where", "name", "wrong"),
-    [
-        (chain, "_missing", lambda *_: ()),
-        (checkpoint_thread, "unfinished", lambda *_: ""),
-    ],
-    ids=["what is named is not looked for", "what has begun is not missed"],
-)
-def test_a_loss_that_is_not_noticed_shows(where, name, wrong, monkeypatch):
-    monkeypatch.setattr(where, name, wrong)
-    with pytest.raises(AssertionError):
-        _many(30, **LOSSES)
-
-
-def test_an_older_copy_that_is_not_noticed_shows(monkeypatch):
-    monkeypatch.setattr(CheckpointThread, "_apart", lambda *_: "")
-    with pytest.raises(AssertionError):
-        _many(6, **COPIES)
 
 
 def test_a_sink_that_has_the_batch_already():

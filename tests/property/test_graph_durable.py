@@ -6,15 +6,8 @@ EVENFLOW_SCHEDULES=200 runs more of them, EVENFLOW_SEED=7 begins elsewhere. A hi
 
 import os
 
-import numpy as np
 import pytest
 
-from evenflow.control.batches.attempts import Attempt
-from evenflow.control.batches.epochs import Epochs
-from evenflow.runtime.worker.graphs.passage import Passage
-from evenflow.runtime.worker.saving.loader import Loader
-from evenflow.runtime.worker.saving.query_log import QueryLog
-from evenflow.runtime.worker.saving.repeats import LoggedRows
 from evenflow.state.paging.swap import Swap
 from tests.support import graph_bound
 from tests.support.durable_plan import DurablePlan
@@ -68,34 +61,6 @@ def test_what_sinks_keep_fits_together(seed):
     assert any("repeats" in entry for log in world.logs for entry in log)
 
 
-def _in_order_of_arrival(self, units):
-    """The rows of the log as they lie there, whichever units come."""
-    self._left -= len(units)
-    begin = len(self._by_unit) - self._left - len(units)
-    return list(self._spool.rows(np.arange(begin, begin + len(units))))
-
-
-UNBOUND = {
-    "later attempts are evaluated afresh": (Attempt, "repeatable", False),
-    "rows are given again in the order of arrival": (LoggedRows, "logged", _in_order_of_arrival),
-}
-
-
-@pytest.mark.parametrize("what", UNBOUND)
-def test_what_does_not_fit_together_shows(what, monkeypatch):
-    """Break what binds results to the attempt that counts: the invariants notice."""
-    where, name, wrong = UNBOUND[what]
-    monkeypatch.setattr(where, name, property(lambda _self: wrong, lambda *_: None) if wrong is False else wrong)
-    with pytest.raises(AssertionError, match=r"whole evaluations of batch|the manifest of batch"):
-        _many_bound(range(8))
-
-
-def _many_bound(seeds):
-    plan = {"faults": ("driver", "kill-worker"), "partitions": 3, "jobs": 1, "again": 0.9, "asks": 0.05, "rows": 12}
-    for seed in seeds:
-        graph_bound.history(seed, DurablePlan(**plan))
-
-
 def test_state_on_disk_is_saved_and_loaded(monkeypatch):
     brought = []
     bring = Swap.bring
@@ -106,29 +71,3 @@ def test_state_on_disk_is_saved_and_loaded(monkeypatch):
     for seed in range(3):
         assert history(seed, DurablePlan(**plan), made.ended(), memory=12_000).manifests
     assert len(brought) > 10
-
-
-WRONG = {
-    "rows are not logged": (Passage, "_log", lambda *_: None),
-    "rows after the snapshot are not replayed": (Loader, "_replay", lambda *_: None),
-    "tenures are not noted": (
-        QueryLog,
-        "arrived",
-        lambda self, _move, units, touched: self.touched.put(units, touched),
-    ),
-    "what is in memory is always good": (Epochs, "current", property(lambda _self: True)),
-}
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_shows(what, monkeypatch):
-    """Break the engine on purpose: the invariants notice."""
-    monkeypatch.setattr(*WRONG[what])
-    first = 6 if what == "tenures are not noted" else 0  # it does not show in those before
-    with pytest.raises(AssertionError):
-        _many(range(first, first + 20))
-
-
-def _many(seeds):
-    for seed in seeds:
-        history(seed, DurablePlan(faults=("kill-worker", "driver"), moving=1.0, asks=0.1, jobs=1, again=0.5))

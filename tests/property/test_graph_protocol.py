@@ -9,15 +9,10 @@ from functools import cache
 
 import pytest
 
-from evenflow.control.graphs.region import GraphRegion
-from evenflow.control.moves.move_queue import MoveQueue
-from evenflow.runtime.worker.events import TakeOutUnitsInstruction
 from evenflow.runtime.worker.graphs import routings
-from evenflow.runtime.worker.graphs.queue import Gate, RowQueue
-from evenflow.runtime.worker.moves import movements
 from evenflow.state.paging.swap import Swap
 from tests.support.graph_invariants import check, history
-from tests.support.graph_plans import Sketch
+from tests.support.graph_plans import Sketch, chain
 from tests.support.graph_world import GraphWorld
 from tests.support.keyed_actors import Trouble
 from tests.support.keyed_plan import Plan
@@ -79,14 +74,6 @@ def test_operators_that_fail(where, times):
 def test_workers_that_come_late():
     for seed in range(5):
         assert history(seed, Plan(workers=3, late=3, asks=0.05)).log, CHECKED
-
-
-def chain(*kinds, **about):
-    """Nodes one behind the other."""
-    made = Sketch(1)
-    for kind in kinds:
-        made.add(kind, len(made.streams) - 1, **about)
-    return made.ended()
 
 
 def joined(units):
@@ -160,73 +147,3 @@ def test_histories_have_what_they_are_to_have():
                 events[entry["event"]] += 1
     assert results > 3000
     assert all(count > 5 for count in (*events.values(), *kinds.values())), (events, kinds)
-
-
-def _unflushed(self, event):
-    told = HANDLE(self, event)
-    return [
-        TakeOutUnitsInstruction(self.leaving[each.move].order) if type(each).__name__ == "FlushInstruction" else each
-        for each in told
-    ]
-
-
-def _together(self, units, _sizes):
-    return iter([tuple(units)])
-
-
-def _gate_first(self, each):
-    APPEND(self, each)
-    if isinstance(each, Gate):
-        self._waiting.rotate(1)
-
-
-def _left_last(self, frames):
-    for frame in frames:
-        APPEND(self, frame)
-
-
-def _released(self, known, order):
-    outgoing = RELEASE(self, known, order)
-    if known.ways is not None:
-        known.ways.release(order.move, order.worker)
-    return outgoing
-
-
-HANDLE = movements.LocalMovements.handle
-APPEND, RELEASE = RowQueue.append, routings.Routings._release
-WRONG = {
-    "a movement does not flush": (movements.LocalMovements, "handle", _unflushed),
-    "rows of units that move are not held": (routings.Routings, "_pause", lambda *_: []),
-    "neighbours move together": (MoveQueue, "_split", _together),
-    "neighbours move at once": (MoveQueue, "_has_to_wait", lambda *_: False),
-    "nobody is told of new owners": (GraphRegion, "_route", lambda _self: iter(())),
-    "units that came do not wait for what came before them": (RowQueue, "append", _gate_first),
-    "what is left of a frame comes last": (RowQueue, "put_first", _left_last),
-    "rows given here do not wait for those that came with units": (routings.Routings, "_release", _released),
-}
-
-
-SHOWS_AT = {
-    "units that came do not wait for what came before them": 96,
-    "rows given here do not wait for those that came with units": 43,
-}
-"""What shows in few histories: the first of them, so that those before are not waited for."""
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_shows(what, monkeypatch):
-    """Break the engine on purpose: the invariants notice."""
-    monkeypatch.setattr(*WRONG[what])
-    with pytest.raises((AssertionError, Trouble)):
-        _many(SHOWS_AT.get(what, 0))
-
-
-def _many(first):
-    """A hundred histories with much under way, behind each other and beside each other."""
-    plan = Plan(workers=2, jobs=4, moving=1.0, asks=0.2, rows=40)
-    for seed in range(first, first + 100):
-        for kinds in (("keep", "collect", "mark"), ("keep", "collect", "mark", "collect", "mark")):
-            with GraphWorld(seed, plan, chain(*kinds)) as world:
-                world.windows, world.pulls = ((1000, 100_000),), (0.0,)
-                world.run()
-                check(world)

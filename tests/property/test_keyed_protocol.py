@@ -10,7 +10,6 @@ from functools import cache
 import pytest
 
 from evenflow.state.paging.swap import Swap
-from tests.support.keyed_actors import Trouble
 from tests.support.keyed_invariants import check, history, servers
 from tests.support.keyed_plan import Plan
 from tests.support.keyed_world import World
@@ -21,7 +20,6 @@ SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "200"))
 FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
 PARTS = 10
 CHECKED = "invariants are checked on the way; this one has done nothing"
-QUIET = Plan(moving=0.3, asks=0.05)
 
 
 @cache
@@ -109,45 +107,6 @@ def test_histories_have_what_they_are_to_have():
                 events[entry["event"]] += 1
     assert rows > 3000
     assert all(count > 10 for count in (*events.values(), *reads.values())), (events, reads)
-
-
-@pytest.mark.parametrize("what", ["double", "lose", "misroute"])
-def test_what_is_wrong_shows(what, monkeypatch):
-    """Break the engine on purpose: the invariants notice."""
-    from evenflow.model.messages import RestoreUnits
-    from evenflow.runtime.feeder.keyed import skew
-    from evenflow.runtime.worker.events import SendUnitsInstruction
-    from evenflow.runtime.worker.moves import movements
-
-    if what == "double":  # the source keeps what it sends
-        original = movements.LocalMovements.handle
-
-        def keeps(self, event):
-            told = original(self, event)
-            sent = [each for each in told if isinstance(each, SendUnitsInstruction)]
-            return told + [more for each in sent for more in original(self, RestoreUnits(each.move, "r0"))]
-
-        monkeypatch.setattr(movements.LocalMovements, "handle", keeps)
-    elif what == "lose":  # markers are not waited for
-        monkeypatch.setattr(movements.Leaving, "__init__", _hasty(movements.Leaving.__init__))
-    else:  # rows of a paused unit go out all the same
-        monkeypatch.setattr(skew.SkewBuffer, "pause", lambda _self, _move, _units: set())
-        monkeypatch.setattr(skew.SkewBuffer, "release", lambda _self, _move, _worker: None)
-    with pytest.raises((AssertionError, Trouble)):
-        _many(30)
-
-
-def _many(count):
-    for seed in range(count):
-        history(seed, QUIET)
-
-
-def _hasty(init):
-    def hasty(self, *args, **kwargs):
-        init(self, *args, **kwargs)
-        self.waiting = set()
-
-    return hasty
 
 
 def test_a_task_without_rows_is_heard_of():

@@ -219,3 +219,11 @@ class Query:
                 for row, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     found[key].append(row)
         return found
+
+
+LOSSES = {"faults": ("driver",) * 4, "loses": 1.0, "jobs": 1, "asks": 0.0, "moving": 0.0}
+"""The driver is killed again and again, and blobs of its checkpoint are gone."""
+COPIES = LOSSES | {"copies": 1.0, "epochs": 5}
+"""As `LOSSES`; one of the two checkpoints is put back to an earlier time."""
+RENAMES = {"faults": ("driver", "driver", "kill-worker"), "renames": 1.0, "moving": 1.0, "again": 0.3}
+"""Operators have another name after each start of the driver."""

@@ -147,3 +147,11 @@ class Sketch:
             )
         names = ["which", *(f"c{source}" for source in range(self.sources)), "__evenflow_partition"]
         return pa.RecordBatch.from_arrays([pa.array(which.astype(np.int32)), *columns, number], names=names)
+
+
+def chain(*kinds, **about):
+    """Nodes one behind the other."""
+    made = Sketch(1)
+    for kind in kinds:
+        made.add(kind, len(made.streams) - 1, **about)
+    return made.ended()

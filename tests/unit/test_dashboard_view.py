@@ -237,15 +237,6 @@ def test_a_sample_of_a_graph_may_be_about_several_short_batches():
     assert [(worker["rows_s"], worker["utilisation"]) for worker in frame["workers"]] == [(700, 0.3)]
 
 
-def test_another_cluster_in_the_same_log_begins_anew():
-    first = logs.keyed_run(seconds=8)
-    again = [dict(each, at=each["at"] + 100) for each in [logs.joined(0, 1.0), logs.opened("other", time=1.5)]]
-    view, frame = seen([*first, *again])
-    assert [worker["id"] for worker in frame["workers"]] == [0]
-    assert [region["name"] for region in frame["regions"]] == ["other"]
-    assert view.history.times == sorted(view.history.times)
-
-
 def test_figures_that_nobody_has_told_for_long_are_not_those_of_now():
     _, frame = seen(logs.keyed_run(seconds=4, until_move=9), now=logs.START + 30)
     assert frame["state"] == "quiet"
@@ -353,9 +344,11 @@ def test_another_cluster_in_the_log_begins_anew():
     """Also when the first one lasted for less than a second."""
     started = logs.entry(0.0, "cluster-started", cluster="b", workers=1)
     first = [*[logs.joined(worker, 0.5) for worker in range(3)], logs.entry(0.6, "worker-lost", worker=2, reason="x")]
-    later = [dict(each, at=each["at"] + 3) for each in [started, logs.joined(0, 0.5)]]
-    _, frame = seen([*first, *later])
+    later = [dict(each, at=each["at"] + 3) for each in [started, logs.joined(0, 0.5), logs.opened("other", time=0.6)]]
+    view, frame = seen([*first, *later])
     assert [worker["id"] for worker in frame["workers"]] == [0]
+    assert [region["name"] for region in frame["regions"]] == ["other"]
+    assert view.history.times == sorted(view.history.times)
     assert (frame["figures"]["lost"], frame["troubles"]) == (0, [])
 
 

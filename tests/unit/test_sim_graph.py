@@ -18,7 +18,6 @@ from evenflow.sim.graphs.model import (
     SimulatedSource,
 )
 from evenflow.sim.graphs.plane import REGION, GraphPlane
-from evenflow.sim.log import SimulatedLog
 from evenflow.sim.simulation import Simulation
 
 TEN = SimulatedSource("s", 10.0, offset_s=0.05)
@@ -252,18 +251,6 @@ def test_a_move_that_takes_too_long_is_taken_back():
 
 
 # -- what is told
-
-
-def test_the_same_seed_gives_the_same_bytes(tmp_path):
-    sources = (SimulatedSource("s", 60.0, 20.0, phase_s=2.0),)
-    graph = chain((4.0, 6.0, 2.0), sources=sources, hosts=(SimulatedHost(), SimulatedHost(3.0)))
-    for name in ("one", "other"):
-        log = SimulatedLog(tmp_path / name)
-        plane = GraphPlane(graph, placement_named("potential"), placement_named("random", seed=3))
-        Simulation(plane, 2, log=log).run(20.0)
-        log.close()
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
-    assert (tmp_path / "one").read_bytes().count(b"graph-sample") > 10
 
 
 @pytest.mark.parametrize("told", [True, False])

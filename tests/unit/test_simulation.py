@@ -68,15 +68,6 @@ def test_the_data_plane_is_never_behind_the_agenda():
             assert entry[1] <= reached
 
 
-def test_the_same_simulation_gives_the_same_bytes(tmp_path):
-    for name in ("one", "other"):
-        log = SimulatedLog(tmp_path / name)
-        Simulation(OneFeeder(), 2, log=log).run(5.0)
-        log.close()
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
-    assert (tmp_path / "one").read_bytes().count(b"\n") > 5
-
-
 def test_what_never_ends_is_told_with_what_waits(monkeypatch):
     monkeypatch.setattr("evenflow.sim.simulation.MOST_AT_ONCE", 100)
     plane = OneFeeder(own=())

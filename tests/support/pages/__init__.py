@@ -6,6 +6,8 @@ its blocks and, behind the line that is `HERE`, what must hold after them.
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 from pathlib import Path
 
@@ -24,6 +26,18 @@ def pages() -> dict[str, Path]:
     """All pages that have Python code, by the name of their program."""
     found = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
     return {page.stem: page for page in found if blocks_of(page)}
+
+
+def program_of_notebook(notebook: Path) -> str:
+    """The code of its cells; what a cell ends with is shown, as a notebook shows it."""
+    program = ["def show(value):\n    print(value._repr_html_() if hasattr(value, '_repr_html_') else value)\n"]
+    for cell in json.loads(notebook.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            code = ast.parse("".join(cell["source"]))
+            if isinstance(last := code.body[-1], ast.Expr):
+                last.value = ast.Call(ast.Name("show", ast.Load()), [last.value], [])
+            program.append(ast.unparse(code))
+    return "\n".join(program)
 
 
 def program_of(page: Path) -> str:

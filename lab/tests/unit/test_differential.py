@@ -2,7 +2,6 @@
 
 import pyarrow as pa
 import pytest
-
 from tests.differential.cases import ALL, BATCH, FIRST_LAGGING, LAGGING, NEWER, OPERATORS, RULES, STREAM, draw
 from tests.differential.compare import difference
 from tests.differential.source import CLOSING, ENDING, make

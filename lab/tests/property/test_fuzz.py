@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import msgpack
+from tests.support import fuzz, fuzz_store, fuzz_wire
+from tests.support.fuzz_wire import Line, Movements, ToController, ToWorker
 
 from evenflow.model import messages
 from evenflow.runtime.wire.frames import Frame, Kind
-from tests.support import fuzz, fuzz_store, fuzz_wire
-from tests.support.fuzz_wire import Line, Movements, ToController, ToWorker
 
 FEW = {"messages to the controller": 600, "frames to a worker": 400, "frames of graphs to a worker": 600}
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=20)

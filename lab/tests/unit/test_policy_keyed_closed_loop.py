@@ -6,12 +6,12 @@ workers can do, or what the fastest can do of the hottest unit.
 
 import numpy as np
 import pytest
+from tests.support.keyed_model import drive, shares
 
 from evenflow.policy.keyed.cep.dlb import DlbH, DlbL
 from evenflow.policy.keyed.flux.auto import FluxAuto
 from evenflow.policy.keyed.flux.hash_units import Hash
 from evenflow.policy.keyed.flux.load import Flux
-from tests.support.keyed_model import drive, shares
 
 pytestmark = pytest.mark.slow
 

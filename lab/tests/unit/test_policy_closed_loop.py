@@ -7,12 +7,12 @@ from functools import cache
 
 import numpy as np
 import pytest
+from tests.support.blocking_model import drive, half, ideal, keep_up, shifting
 
 from evenflow.policy.ordered.blocking_rate import BlockingRate
 from evenflow.policy.ordered.lb_adaptive import LbAdaptive, LbStatic
 from evenflow.policy.ordered.oracle import Oracle
 from evenflow.policy.ordered.round_robin import RoundRobin
-from tests.support.blocking_model import drive, half, ideal, keep_up, shifting
 
 pytestmark = pytest.mark.slow
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from simulated.shared_regions import Demand, World
 
 from evenflow.policy import BlockingRate, Credits, StaticWeights
-from tests.support.shared_regions import Demand, World
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,6 @@ paper's rule for t_gap). Reading and writing stops everything else on that worke
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-
 from tests.support.keyed_model import STEP, Model
 
 MB = 1_000_000

@@ -5,6 +5,9 @@ Eight workers and 512 units, of 1 MB each unless said otherwise; throughput as i
 
 import numpy as np
 import pytest
+from simulated.memory_model import MB, MemoryModel
+from simulated.paged_workers import PagedWorkers
+from tests.support.keyed_model import drive, shares
 
 from evenflow.policy.keyed.auto import Auto
 from evenflow.policy.keyed.flux.auto import FluxAuto
@@ -12,9 +15,6 @@ from evenflow.policy.keyed.flux.hash_units import Hash
 from evenflow.policy.keyed.flux.hybrid import FluxHybrid
 from evenflow.policy.keyed.flux.memory import FluxMemory
 from evenflow.state.paging import swap
-from tests.support.keyed_model import drive, shares
-from tests.support.memory_model import MB, MemoryModel
-from tests.support.paged_workers import PagedWorkers
 
 pytestmark = pytest.mark.slow
 

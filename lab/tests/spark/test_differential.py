@@ -1,15 +1,15 @@
 """Random DataFrames through the public API against Spark SQL: some of the cases that `evenflow_lab.bench` draws.
 
-One case alone: `pytest tests/spark/test_differential.py -k seed-29-`.
+One case alone: `pytest lab/tests/spark/test_differential.py -k seed-29-`.
 Many more: `python -m evenflow_lab.bench differential`.
 """
 
 import pytest
-
-import evenflow as ef
 from tests.differential.cases import BATCH, NEWER, OPERATORS, RULES, STREAM, draw
 from tests.differential.run import Clusters, run_case
 from tests.differential.values import COLLATED
+
+import evenflow as ef
 
 SEEDS = {
     "evaluated in parts": (29, 242, 504, 1191, 1274, 1423, 1443),

@@ -1,7 +1,6 @@
 """Workers whose state is really paged, in a loop with a balance: rows come for some units only, the others are cold."""
 
 import numpy as np
-
 from tests.support import keyed_model
 from tests.support.keyed_rig import Nth
 from tests.support.keyed_site import Site

@@ -3,13 +3,13 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.support.comparison import assert_same
 
 import evenflow as ef
 from evenflow.policy import balance_named
 from evenflow.sim.ordered.plane import OrderedPlane
 from evenflow.sim.ordered.scene import OrderedScene, WorkerLoad
 from evenflow.sim.simulation import Simulation
-from tests.support.comparison import assert_same
 
 ROWS = 45_000
 """Four seconds of work."""
