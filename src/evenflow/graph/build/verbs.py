@@ -93,7 +93,7 @@ class DetectSpec:
 
     rules: Rules
     key: tuple[str, ...]
-    functions: Mapping[str, object] | None
+    functions: Mapping[str, Callable[..., object]] | None
     variables: Mapping[str, object] | None
     time: str | None
     units: int

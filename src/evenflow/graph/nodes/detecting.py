@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
 from evenflow.graph.build.dialect import Dialect
 from evenflow.graph.build.verbs import DetectSpec
 from evenflow.graph.nodes.keying import KeyedNode, hosted_node, key_places
+
+if TYPE_CHECKING:
+    from evenflow.rules.expressions.functions import UserFunction
 
 
 def bind_detect(name: str, spec: DetectSpec, rows: pa.Schema, dialect: Dialect) -> tuple[KeyedNode, pa.Schema]:
@@ -22,7 +28,7 @@ def bind_detect(name: str, spec: DetectSpec, rows: pa.Schema, dialect: Dialect) 
     return hosted_node(who, operator, key, rows, spec, dialect)
 
 
-def _function(function: object, dialect: Dialect, who: str) -> object:
+def _function(function: Callable[..., object], dialect: Dialect, who: str) -> UserFunction | Callable[..., object]:
     """A user's function; with its type, if it was made with Spark's `pandas_udf`, which the dialect understands."""
     from evenflow.rules.expressions.functions import UserFunction
 
