@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import evenflow
-import evenflow_lab
 
-ROOTS = [Path(package.__file__).parent for package in (evenflow, evenflow_lab)]
+ROOTS = [Path(evenflow.__file__).parent]
 
 SHARED = {
     "Units": "an array of units in each module that has it; the class only stands for it where messages are decoded",

@@ -11,14 +11,14 @@ import pyarrow as pa
 
 Prepared: TypeAlias = Any
 """What a user's function makes of a column, in whatever form it likes."""
-Prepare: TypeAlias = Callable[[pa.Array], Prepared]
+Preparation: TypeAlias = Callable[[pa.Array], Prepared]
 
 
 class Gathered:
     """The column `values[index]`, in which values may repeat; a result of `prepare` is computed once per value."""
 
     def __init__(
-        self, values: pa.Array, index: npt.NDArray[np.integer], made: dict[Prepare, Prepared] | None = None
+        self, values: pa.Array, index: npt.NDArray[np.integer], made: dict[Preparation, Prepared] | None = None
     ) -> None:
         self.values, self.index = values, index
         self._made = {} if made is None else made
@@ -36,7 +36,7 @@ class Gathered:
         found: npt.NDArray[np.generic] = self.made(as_numpy)[self.index]
         return found
 
-    def made(self, prepare: Prepare) -> Prepared:
+    def made(self, prepare: Preparation) -> Prepared:
         """The result of `prepare` for `values` (without index), computed once."""
         if prepare not in self._made:
             self._made[prepare] = prepare(self.values)

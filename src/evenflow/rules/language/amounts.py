@@ -33,9 +33,9 @@ class Duration:
     seconds: float
 
 
-def at(meta: Meta) -> s.Place:
+def at(meta: Meta) -> s.TextPlace:
     """The place of what the grammar has found, for a node."""
-    return s.Place(line=0, column=0) if meta.empty else s.Place(line=meta.line, column=meta.column)
+    return s.TextPlace(line=0, column=0) if meta.empty else s.TextPlace(line=meta.line, column=meta.column)
 
 
 @v_args(meta=True)

@@ -21,7 +21,7 @@ EDGES = ("window_start", "window_end")
 """Functions without an argument: when a batch window of time begins and ends."""
 
 
-class Place(TypedDict):
+class TextPlace(TypedDict):
     """Where a node begins, as the arguments that every node takes."""
 
     line: int

@@ -45,7 +45,7 @@ class Variables:
         value = self.find(name, at, text)
         if value is None:
             return None
-        place = s.Place(line=at.line, column=at.column)
+        place = s.TextPlace(line=at.line, column=at.column)
         if isinstance(value, bool | str | date):
             return s.Literal(value, **place)
         if isinstance(value, timedelta):
