@@ -85,7 +85,7 @@ def test_no_label_gets_in_without_a_ticket(body, move, kind):
     target, line = Movements(), Line()
     target._direct._received(line, Frame(kind, body, move))
     assert line.dropped
-    assert isinstance(target._direct.inbox.get(), fuzz_wire.direct_transfer.DeliveryRefused)
+    assert isinstance(target._direct.inbox.get(), fuzz_wire.direct_transfer.DeliveryRefusedEvent)
 
 
 # -- what is wrong shows
