@@ -37,10 +37,6 @@ def test_without_an_order_the_same_rows(spark, cluster):
     assert_same(got.sort_by("id"), plain_map(df, squares, SQUARES), least=200_000)
 
 
-def test_a_million_rows(spark, cluster):
-    assert_same_map(cluster, spark.range(0, 1_000_000, 1, 3), squares, SQUARES, least=1_000_000)
-
-
 def test_every_worker_gets_its_share(spark, cluster, eventually):
     out = cluster.ordered_map(spark.range(0, 200_000, 1, 2), squares, SQUARES, name="shares")
     runs = 0
@@ -93,11 +89,6 @@ def test_large_batches(spark, cluster, conf):
     assert_same_map(cluster, spark.range(0, 400_000, 1, 2), squares, SQUARES, least=400_000)
 
 
-def test_rows_larger_than_a_frame(spark, cluster):
-    df = spark.range(0, 24, 1, 2).selectExpr("id", "repeat(cast(id as string), 1500000) as text")
-    assert_same_map(cluster, df, lambda batch: batch, "id long, text string", least=24)
-
-
 def test_results_much_larger_than_their_rows(spark, cluster):
     def blow_up(batch):
         ids = batch.column("id").to_pylist()
@@ -144,25 +135,6 @@ def test_schema_as_struct_type(spark, cluster):
     assert_same(cluster.ordered_map(df, squares, declared), plain_map(df, squares, SQUARES), 1_000)
 
 
-def test_evaluated_again_and_again(spark, cluster):
-    df = spark.range(0, 20_000, 1, 3)
-    out = cluster.ordered_map(df, squares, SQUARES)
-    for _ in range(3):
-        assert_same(out, plain_map(df, squares, SQUARES), 20_000)
-
-
-def test_two_regions_in_a_chain(spark, cluster):
-    df = spark.range(0, 50_000, 1, 2)
-
-    def half(batch):
-        return pa.record_batch({"id": batch.column("id"), "half": pc.divide(batch.column("square"), 2.0)})
-
-    first = cluster.ordered_map(df, squares, SQUARES)
-    out = cluster.ordered_map(first.where("id % 3 = 0"), half, "id long, half double")
-    plain = plain_map(plain_map(df, squares, SQUARES).where("id % 3 = 0"), half, "id long, half double")
-    assert_same(out, plain, 16_000)
-
-
 def test_union_of_two_regions_and_of_one_with_itself(spark, cluster):
     df = spark.range(0, 20_000, 1, 2)
 
@@ -203,10 +175,6 @@ def test_many_threads_open_regions_at_once(spark, cluster):
     opened = [event["region"] for event in cluster.events() if event["event"] == "region-opened"]
     crowd = [name for name in opened if name.startswith("crowd")]
     assert len(crowd) == len(set(crowd)) == 24
-
-
-def test_more_partitions_than_slots(spark, cluster):
-    assert_same_map(cluster, spark.range(0, 20_000, 1, 40), squares, SQUARES, least=20_000)
 
 
 def test_limit_leaves_early_and_the_workers_go_on(spark, cluster, eventually):

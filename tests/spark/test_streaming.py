@@ -69,38 +69,12 @@ def test_several_partitions_a_micro_batch(cluster, files, tmp_path, conf):
     assert len(set(got[0]["_partition"].to_pylist())) > 1
 
 
-def test_rate_per_micro_batch(spark, cluster, tmp_path):
-    def source():
-        reader = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 9_000).option("numPartitions", 3)
-        return reader.option("startTimestamp", 1_000).load().select("value")
-
-    got = assert_same_stream(cluster, source, doubled, SCHEMA, tmp_path, batches=1)
-    assert got[0].num_rows == 9_000
-
-
 def test_micro_batches_whose_rows_are_all_filtered_out(cluster, files, tmp_path):
     def source():
         return files().where("value >= 4000")
 
     got = micro_batches(cluster.ordered_map(source(), doubled, SCHEMA), tmp_path)
     assert sum(table.num_rows for table in got.values()) == sum(len(values_of(number)) for number in range(2, FILES))
-
-
-def test_pandas_function(cluster, files, tmp_path):
-    out = cluster.ordered_map(files(), lambda data: data.assign(double=data["value"] * 2), SCHEMA, input="pandas")
-    got = micro_batches(out, tmp_path / "evenflow")
-    want = micro_batches(plain_map(files(), doubled, SCHEMA), tmp_path / "plain")
-    for number in want:
-        assert_same(got[number], want[number])
-
-
-def test_memory_sink(spark, cluster, files, tmp_path):
-    out = cluster.ordered_map(files(), doubled, SCHEMA)
-    run_to_end(out.writeStream.format("memory").queryName("doubled").trigger(availableNow=True).start())
-    got = spark.table("doubled").toArrow()
-    want = micro_batches(plain_map(files(), doubled, SCHEMA), tmp_path)
-    wanted = pa.concat_tables([want[number].drop_columns("_partition") for number in sorted(want)])
-    assert_same(got, wanted, 6_000)
 
 
 def test_two_actions_on_one_micro_batch(cluster, files, tmp_path):

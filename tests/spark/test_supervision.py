@@ -126,18 +126,6 @@ def feeder_pids(cluster):
                 yield process.pid
 
 
-def test_idle_worker_killed(spark, eventually):
-    with ef.Cluster(spark, workers=2) as cluster:
-        before = cluster.workers()
-        kill_worker(cluster, eventually, before[1].pid)
-        after = cluster.workers()
-        assert [worker.restarts for worker in after] == [0, 1]
-        assert after[0].pid == before[0].pid
-        assert after[1].pid != before[1].pid
-        out = cluster.ordered_map(spark.range(0, ROWS, 1, 2), identity, "id long")
-        assert_same(out, reference(spark), ROWS)
-
-
 def test_worker_that_dies_again_and_again(spark, eventually):
     """More often than Spark retries a task: its job is submitted anew."""
     with ef.Cluster(spark, workers=1) as cluster:

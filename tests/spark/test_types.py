@@ -113,12 +113,6 @@ def test_pandas_sees_what_map_in_pandas_shows(spark, cluster):
     assert_same(cluster.ordered_map(df, say, schema, input="pandas"), df.mapInPandas(_each(say), schema), 500)
 
 
-def test_wide_rows(spark, cluster):
-    df = spark.range(0, ROWS, 1, 2).selectExpr("id", *(f"id + {n} as c{n}" for n in range(200)))
-    schema = ", ".join(["id long", *(f"c{n} long" for n in range(200))])
-    assert_same(cluster.ordered_map(df, rebuilt, schema), plain_map(df, rebuilt, schema), ROWS)
-
-
 def test_nothing_but_nulls(spark, cluster):
     df = spark.range(0, ROWS, 1, 2).selectExpr("cast(null as string) as s", "cast(null as array<int>) as a")
     schema = "s string, a array<int>"
