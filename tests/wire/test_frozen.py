@@ -45,7 +45,7 @@ def cluster(tmp_path, monkeypatch):
     for number in range(2):
         rig.start_process(number)
     rig.await_live(2)
-    monkeypatch.setattr(keyed_rig, "RegionOpened", partial(RegionOpenedEvent, durable=True))
+    monkeypatch.setattr(keyed_rig, "RegionOpenedEvent", partial(RegionOpenedEvent, durable=True))
     rig.keyed = Keyed(rig, mark="nth")
     checkpoint_thread.add(rig.keyed.region, Kept("Nth", UNITS + 1))
     yield rig
