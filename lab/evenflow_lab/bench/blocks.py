@@ -21,7 +21,6 @@ class Blocks(KeyedOperator):
     blocks: dict[int, Block] = field(default_factory=dict)
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """The columns of the rows themselves."""
         return rows
 
     def process(
@@ -35,11 +34,9 @@ class Blocks(KeyedOperator):
         return rows
 
     def extract(self, unit: int) -> Block | None:
-        """The block."""
         return self.blocks.pop(unit, None)
 
     def install(self, unit: int, state: Block) -> None:
-        """Take the block."""
         self.blocks[unit] = state if state.flags.writeable else state.copy()
 
     def size(self, unit: int) -> int:

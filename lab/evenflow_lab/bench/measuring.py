@@ -1,4 +1,4 @@
-"""What measurements have in common: turns, medians, tables, entries of the event log, and figures by part."""
+"""Common parts of measurements: turns, medians, tables, entries of the event log, and figures by part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evenflow.model.entries import entry_of
 from evenflow.runtime.cluster.cluster import Cluster
 
 Figures = dict[str, Any]
-"""What a measurement gives: whatever JSON can hold."""
+"""The figures of a measurement: anything that JSON can hold."""
 Result = TypeVar("Result")
 
 
@@ -33,7 +33,7 @@ def seconds_of(job: Callable[[], object]) -> float:
 
 
 def in_turns(jobs: Mapping[str, Callable[[], Result]], rounds: int, warm: int = 0) -> dict[str, list[Result]]:
-    """What each job returns in each of the rounds, after `warm` rounds that do not count.
+    """The results of each job in each of the rounds, after `warm` rounds that do not count.
 
     Machines are noisy and get warm: all jobs run in each round, and the order changes from round to round.
     """

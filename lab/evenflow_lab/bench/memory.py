@@ -23,7 +23,7 @@ class Pressure:
     """0: it does not end."""
 
     def budget(self, second: float) -> int:
-        """Bytes that the workers have that are short of memory for a while."""
+        """Bytes that each of the short workers has at a second."""
         over = bool(self.until) and second >= self.until
         return self.ample if over or second < self.since else self.memory
 
@@ -40,7 +40,7 @@ class Squeeze:
         self._give(0.0, 0.0)
 
     def follow(self, snapshot: KeyedSnapshot) -> None:
-        """Give or take what is due by now."""
+        """Give or take memory, if that is due by now."""
         if self._began is None and snapshot.feeders:
             self._began = snapshot.time
         if self._began is not None:

@@ -36,7 +36,6 @@ class ProbeSource:
 
     @property
     def schema(self) -> StructType:
-        """The columns of the rows."""
         return cast(StructType, StructType.fromDDL(ROW_SCHEMA))
 
     def mapInArrow(self, function: Map, schema: Any) -> DataFrame:

@@ -57,7 +57,7 @@ def reproduce(
 
 
 def _reproduce(names: list[str], out: Path, setting: Setting | None, jobs: int, json_file: Path | None) -> None:
-    """Run experiments, if a setting is given; then judge, draw and report what is there."""
+    """Run experiments, if a setting is given; then judge, draw and report the data in the folder."""
     from evenflow_lab.experiments import catalogue, report, runner
 
     catalogue.chosen(names)
@@ -86,7 +86,7 @@ def _reproduce(names: list[str], out: Path, setting: Setting | None, jobs: int, 
 
 
 def _about() -> dict[str, str]:
-    """What the page says of its own making; of that of its data `report.made_by` does."""
+    """Who made the page, and with which command; `report.made_by` says who made its data."""
     return {
         "judged and drawn by": f"evenflow {__version__}, commit {_commit()}",
         "command": shlex.join(["evenflow-lab", *sys.argv[1:]]),

@@ -1,4 +1,4 @@
-"""What an experiment is: something that is run, the claims that its data decides, and the pictures drawn from it.
+"""An experiment: a run, the claims that its data decides, and the pictures drawn from it.
 
 Data is JSON and is kept in a file; claims are judged and pictures drawn from that file alone, so both can be made again
 without running anything. Whether a claim holds is computed by its criterion, never written down.
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Data = dict[str, Any]
-"""What an experiment gives: whatever JSON can hold."""
+"""The data of an experiment: anything that JSON can hold."""
 
 
 def _nobody(part: float) -> None:
-    """Nobody wants to know how far it is."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of a claim."""
+    """The verdict on a claim."""
 
     ours: str
     """Our figures, in words."""
     holds: bool
     why: str = ""
-    """With figures: why it does not hold, or what is different though it does."""
+    """With figures: why it does not hold; or a difference from the paper although it holds."""
 
     def __post_init__(self) -> None:
         if not self.holds and not self.why:
@@ -49,16 +49,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class PaperClaim:
-    """Something that a paper says of its system."""
+    """A claim of a paper about its system."""
 
     id: str
     """As in the list of claims: O-f8a, F-f7, ..."""
     source: str
     """The paper and the place in it."""
     paper: str
-    """What it says."""
+    """The claim in the paper's terms."""
     criterion: str
-    """When we say that it holds, in words; `judge` computes it."""
+    """The condition under which it holds, in words; `judge` computes it."""
     judge: Callable[[Data], Finding]
 
 
@@ -74,13 +74,13 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One thing that is run. `run` must depend on its setting only: the same setting gives the same data."""
+    """A run with its claims and pictures. The same setting must give the same data."""
 
     name: str
     run: Callable[[Setting], Data]
     claims: tuple[PaperClaim, ...] = ()
     pictures: tuple[Picture, ...] = ()
     version: int = 1
-    """Raised when what is run has changed: data of other versions is not used again."""
+    """Raised when `run` changes: data of other versions is not used again."""
     aspects: tuple[str, ...] = field(default=())
     """Words by which it is found beside its name and its claims."""

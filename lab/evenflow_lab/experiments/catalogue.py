@@ -16,7 +16,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "C": ("cep.claims",),
     "P": ("potential.energy", "potential.weights", "potential.limits", "potential.xzh"),
 }
-"""By group, the modules that have its experiments (`EXPERIMENTS`); imported when somebody asks."""
+"""By group, the modules with its experiments (`EXPERIMENTS`), imported on first use."""
 
 
 @cache
@@ -27,7 +27,7 @@ def experiments() -> tuple[Experiment, ...]:
 
 
 def _names(each: Experiment) -> set[str]:
-    """Everything that an experiment is called, as it is written."""
+    """All names of an experiment."""
     ids = {name for claim in each.claims for name in (claim.id, claim.id.partition("-")[0], *_figures(claim.id))}
     return {each.name, *each.aspects} | ids
 
@@ -39,7 +39,7 @@ def _figures(claim: str) -> set[str]:
 
 
 def chosen(names: Iterable[str]) -> list[Experiment]:
-    """The experiments that are meant: by claims (`F-f7`), names (`flux-figure-7`) or groups (`F`); all by nothing."""
+    """The experiments with these claims (`F-f7`), names (`flux-reaction`) or groups (`F`); all for no name."""
     names = list(names)
     wanted = {name.lower() for name in names}
     called = [(each, _names(each)) for each in experiments()]

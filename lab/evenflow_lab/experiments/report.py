@@ -54,7 +54,7 @@ def page(
 
 
 def made_by(folder: Path, experiments: Sequence[Experiment]) -> dict[str, str]:
-    """What the data says of its own making: by whom, and at which size."""
+    """Which code made the data, and at which size."""
     makers, sizes = {}, {}
     for each in experiments:
         found = needed(folder, each)
@@ -66,7 +66,7 @@ def made_by(folder: Path, experiments: Sequence[Experiment]) -> dict[str, str]:
 
 
 def _gathered(said: Mapping[str, str]) -> str:
-    """What all experiments say; where they differ, each text with those that say it."""
+    """The text of all experiments; where they differ, each text with the names of its experiments."""
     texts = list(dict.fromkeys(said.values()))
     if len(texts) == 1:
         return texts[0]

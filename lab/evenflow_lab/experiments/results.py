@@ -21,7 +21,7 @@ from evenflow_lab.experiments.base import Data, Experiment, Setting
 
 ENGINE = ("model", "policy", "control", "graph", "stories", "workloads", "sim")
 LAB = ("workloads",)
-"""The packages of Evenflow and of its lab that decide what an experiment gives, beside it (`Experiment.version`)."""
+"""The packages of Evenflow and of its lab that decide the data, beside the experiment itself (its `version`)."""
 
 
 @cache
@@ -40,7 +40,7 @@ class StoredData:
 
     data: Data
     about: dict[str, Any]
-    """What it was made by, see `_made_by`."""
+    """The experiment, its setting and the engine, see `_made_by`."""
     evenflow: str
     """The version of Evenflow that made it."""
     seconds: float
@@ -67,7 +67,7 @@ def _path(folder: Path, experiment: Experiment) -> Path:
 
 
 def kept(folder: Path, experiment: Experiment) -> StoredData | None:
-    """Whatever data there is, whoever made it; a file that no run can have written is refused."""
+    """The data in the folder, of any version; a damaged file is refused."""
     file = _path(folder, experiment)
     if not file.exists():
         return None
@@ -89,7 +89,7 @@ def kept(folder: Path, experiment: Experiment) -> StoredData | None:
 
 
 def needed(folder: Path, experiment: Experiment) -> StoredData:
-    """The data that there is; there must be some."""
+    """The data in the folder; an error if there is none."""
     found = kept(folder, experiment)
     if found is None:
         raise InvalidArgument(f"{folder} has no data of {experiment.name}: run it without --redraw first")
@@ -102,7 +102,7 @@ def is_ours(found: StoredData, experiment: Experiment) -> bool:
 
 
 def stored(folder: Path, experiment: Experiment, setting: Setting) -> Data | None:
-    """The data that there is, if it was made by this engine in this setting."""
+    """The data in the folder, if this engine made it in this setting."""
     found = kept(folder, experiment)
     return found.data if found is not None and found.about == _made_by(experiment, setting) else None
 

@@ -1,4 +1,4 @@
-"""Runs experiments side by side, and makes of their data: claims, pictures, and one page."""
+"""Runs experiments side by side; judges their claims and draws their pictures."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from evenflow_lab.experiments.base import Data, Experiment, Setting
 from evenflow_lab.experiments.results import kept, needed, run_and_store, stored
 
 Watch = Callable[[str, float], None]
-"""Told the name of an experiment, and how much of it is done."""
+"""Called with the name of an experiment, and its share that is done."""
 POLL_S = 0.2
 
 _news: Any = None
-"""In a process that runs experiments: where it tells how far it is."""
+"""In a process that runs experiments: the queue for its progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class JudgedClaim:
 
 
 def judged(folder: Path, experiments: Sequence[Experiment]) -> list[JudgedClaim]:
-    """The claims of the experiments, judged by the data that is there."""
+    """The claims of the experiments, judged by their data."""
     rows = []
     for experiment in experiments:
         for claim in experiment.claims:
@@ -56,7 +56,7 @@ def judged(folder: Path, experiments: Sequence[Experiment]) -> list[JudgedClaim]
 
 @contextmanager
 def _data(folder: Path, experiment: Experiment) -> Iterator[Data]:
-    """The data of an experiment, for something that may find out that it is not what the experiment gives."""
+    """The data of an experiment; an error of the block that uses it means that the data is damaged."""
     try:
         yield needed(folder, experiment).data
     except (LookupError, TypeError, AttributeError) as error:
@@ -67,7 +67,7 @@ def _data(folder: Path, experiment: Experiment) -> Iterator[Data]:
 
 
 def with_data(folder: Path, names: Sequence[str]) -> tuple[list[Experiment], list[Experiment]]:
-    """Of the experiments that are meant, those whose data is there, and those whose data is not; refused if none is."""
+    """The chosen experiments with data, and those without; an error if none has data."""
     meant = catalogue.chosen(names)
     there = [each for each in meant if kept(folder, each) is not None]
     if not there:
@@ -83,7 +83,7 @@ def write_claims(folder: Path, claims: Sequence[JudgedClaim]) -> Path:
 
 
 def draw(folder: Path, experiments: Sequence[Experiment]) -> list[Path]:
-    """All pictures of the experiments, from the data that is there."""
+    """Draw all pictures of the experiments, from their data."""
     from matplotlib.figure import Figure
 
     files = []
@@ -99,7 +99,7 @@ def draw(folder: Path, experiments: Sequence[Experiment]) -> list[Path]:
 
 
 def run_all(folder: Path, names: Sequence[str], setting: Setting, jobs: int, watch: Watch) -> list[Experiment]:
-    """Run the experiments that are meant and whose data is not there yet, `jobs` at a time, in processes."""
+    """Run the chosen experiments that have no data yet, `jobs` at a time, in processes."""
     experiments = catalogue.chosen(names)
     missing = [each for each in experiments if stored(folder, each, setting) is None]
     for each in experiments:
@@ -155,7 +155,7 @@ def _begin(news: Any) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when the command is gone, however it ended: an experiment may take minutes, for nobody."""
+    """End this process when the command has ended in any way; an experiment would go on for minutes."""
     parent = parent_process()
     assert parent is not None
     parent.join()

@@ -35,7 +35,7 @@ class Driver:
     def __init__(self, folder: Path, kind: SessionKind) -> None:
         self.kind = kind
         self.mark = uuid.uuid4().hex
-        """In the environment of the process and of all that it starts."""
+        """Its value of the variable MARK, which the processes that it starts inherit."""
         self.log = folder / LOG.format(self.mark)
         self.temporary = folder / self.mark
         self.temporary.mkdir()
@@ -85,7 +85,7 @@ class Driver:
                 os.killpg(self._process.pid, signal.SIGCONT)
 
     def wait(self, patience_s: float) -> None:
-        """Wait for its end; one that takes longer is left over."""
+        """Wait for its end, no longer than `patience_s`."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(patience_s)
 
@@ -95,12 +95,11 @@ class Driver:
         return text.splitlines()[-1] if text else "(nothing)"
 
     def remove(self) -> None:
-        """Remove its files."""
         shutil.rmtree(self.temporary, ignore_errors=True)
 
 
 class Drivers:
-    """Owns all drivers of a run: those that wait for their turn, that are at work, and that have had it."""
+    """Owns the drivers of a run: some wait for their turn, one is at work, others are ending."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -119,7 +118,7 @@ class Drivers:
         return Driver(self._folder, kind)
 
     def prepare(self, needed: Sequence[SessionKind]) -> None:
-        """Have a driver ready for the first of these sessions; those that are not needed end."""
+        """Start a driver for the first of these sessions, if none waits; end waiting drivers of other sessions."""
         for driver in [driver for driver in self._ready if driver.kind not in needed or not driver.alive]:
             self._ready.remove(driver)
             self.retire(driver)
@@ -137,7 +136,7 @@ class Drivers:
         self._gone.append((driver, time.monotonic()))
 
     def close(self) -> None:
-        """End all drivers, and wait for what is left of them."""
+        """End all drivers, and wait for their processes."""
         self.prepare(())
         deadline = time.monotonic() + LEAVE_S
         while self._gone and time.monotonic() < deadline + 1:
@@ -145,18 +144,18 @@ class Drivers:
             time.sleep(0.1)
 
     def kill(self, driver: Driver) -> None:
-        """End a driver that hangs, with all that it has started."""
+        """End a driver that hangs, with the processes that it has started."""
         processes.sweep(driver.mark, 0)
         driver.wait(30)
 
     def abandon(self) -> None:
-        """Kill all that is left, also a driver that was being started when the run was interrupted."""
+        """Kill every process of the run, also of a driver that was being started when the run was interrupted."""
         processes.sweep(str(self._folder), 0, RUN)
         for driver in [*self._ready, *(driver for driver, _ in self._gone)]:
             driver.wait(30)
 
     def _sweep(self, patience_s: float) -> None:
-        """Forget drivers of which nothing is left; what is left of others for too long is killed and noted."""
+        """Forget drivers without processes; processes that outlive their driver for too long are killed and noted."""
         for each in list(self._gone):
             driver, since = each
             late = time.monotonic() - since > patience_s

@@ -28,7 +28,7 @@ from evenflow_lab.torture.servers.all import Servers
 
 POLL_S = 0.05
 LOOK_S = 1.0
-"""How often to look after drivers that wait, and after what is left of others."""
+"""How often waiting drivers are prepared, and processes of ended drivers are swept."""
 START_S = 150.0
 """Further patience with a job that has not begun: its driver starts."""
 LIVES = 4
@@ -53,7 +53,7 @@ def torture(
 ) -> TortureReport:
     """Run the schedules of `seed`, `seed + 1` and so on, for `minutes`, or as many as `schedules` if that is not 0.
 
-    What is left of runs that went wrong is copied to `keep`. Schedules that are in `report` already are skipped.
+    Folders of runs that went wrong are copied to `keep`. Schedules that are in `report` already are skipped.
     """
     report = report or TortureReport(seed, kind=kind)
     if report.kind != kind:
@@ -107,7 +107,7 @@ class Life:
     number: int = 0
     """Of its driver, from 0 on."""
     frozen: set[int] = field(default_factory=set)
-    """Numbers of faults that have frozen a driver, as far as that was noticed."""
+    """Numbers of the faults that were seen to have frozen a driver."""
 
     @property
     def expected(self) -> int:
@@ -164,7 +164,7 @@ class ScheduleRunner:
         return self._drivers.leaked
 
     def run(self, schedule: Schedule, coming: Iterable[Schedule] = ()) -> ScheduleOutcome:
-        """Run a schedule to its end, well or not; `coming`: those that are next."""
+        """Run a schedule to its end, well or not; `coming` are the next schedules."""
         folder = self._folder / str(schedule.seed)
         (folder / DONE).mkdir(parents=True)
         (folder / SCHEDULE).write_text(schedule.to_json())
@@ -218,7 +218,7 @@ class ScheduleRunner:
         self._driver.give(life.folder)
 
     def _ahead(self, coming: Iterable[Schedule]) -> Iterator[SessionKind]:
-        """Sessions that the next schedules need, beside that of the present driver."""
+        """Sessions that the next schedules need, and that the present driver does not have."""
         for schedule in coming:
             if self._driver is None or schedule.job.session(0) != self._driver.kind:
                 yield schedule.job.session(0)

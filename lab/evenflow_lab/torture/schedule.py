@@ -35,14 +35,14 @@ MOMENTS = ("before", "half", "after")
 SINK = ("written",)
 """Point on the driver: a function for each batch, or for each endpoint of a graph, has written something."""
 DAMAGES = ("vanish", "cut", "stale", "alter")
-"""Damage to a blob while no driver runs: it is deleted, cut in half, replaced by another one, or a digit is another."""
+"""Damage to a blob while no driver runs: it is deleted, cut in half, replaced, or a number in it is changed."""
 BLOBS = (*COMMIT, "units", "log", "claim", "list", "format")
 """Kinds of blobs that are damaged: notes of the driver, manifests, snapshots, segments of the log, claims, lists of
 queries' operators, the file that tells the format.
 """
 COPIES = ("ours", "operator", "spark")
-"""What an older copy comes back of: our checkpoint, or the state of one operator of it, beside Spark's newer one; or
-Spark's, beside our newer one.
+"""Older copies that come back: of our checkpoint or of one operator's state in it, beside Spark's newer checkpoint; or
+of Spark's, beside our newer one.
 """
 CLOSED = (*DAMAGES, "older", "rename")
 """Faults that happen while no cluster works on the checkpoint."""
@@ -150,7 +150,7 @@ class Fault:
     CLOSED; lose, freeze, rival, blunder (another query's mistake) or pause (all queries and the cluster).
     """
     victim: str = ""
-    """What is hit: worker, feeder, executor or driver; `lose` hits an executor, `freeze` a driver."""
+    """The process that is hit: worker, feeder, executor or driver; `lose` hits an executor, `freeze` a driver."""
     point: str = ""
     """The point of the code where it strikes; if empty, it strikes `delay_s` after batch `batch` has begun."""
     moment: str = ""

@@ -58,7 +58,6 @@ class Side:
         return float(self._answer())
 
     def close(self) -> None:
-        """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(60)

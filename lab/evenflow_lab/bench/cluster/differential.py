@@ -1,4 +1,4 @@
-"""Random DataFrames through operators, rules and actions, against Spark SQL, for as long as it is asked to.
+"""Random DataFrames through operators, rules and actions, against Spark SQL; as many cases as wanted.
 
 A case is a seed: `--seed 17 --cases 1` runs it again. What differs is printed as it comes, with the plan of the case
 and the first rows that differ; tables at the end tell how many were wrong or refused, by operator or rule and by
@@ -54,12 +54,11 @@ class LastingClusters:
         self._places = 0
 
     def close(self) -> None:
-        """Stop them."""
         for cluster in self._started.values():
             cluster.stop()
 
     def clusters(self) -> Clusters:
-        """Those for the next case."""
+        """The clusters for the next case."""
         return Clusters(self._cluster("plain"), lambda: self._cluster("stored"))
 
     def _cluster(self, name: str) -> Cluster:
@@ -88,7 +87,7 @@ def counted(title: str, outcomes: list[Outcome], by: str) -> Table:
 
 
 def figures(outcomes: list[Outcome]) -> Figures:
-    """All cases, and how often what was refused."""
+    """All cases, and how often each refusal came."""
     about = ({"wrong": one.wrong, "refused": one.refused, "seconds": one.seconds} for one in outcomes)
     cases = [asdict(one.case) | more for one, more in zip(outcomes, about, strict=True)]
     return {"cases": cases, "refusals": Counter(said for one in outcomes for said in one.refused)}

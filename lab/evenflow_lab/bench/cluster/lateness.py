@@ -1,4 +1,4 @@
-"""Rows that wait for their time, far more than fit into memory: are results right, how fast is it, what does it take.
+"""Rows that wait for their time, far more than fit into memory: whether results are right, speed, memory and disk.
 
 A stream whose rows are `rate` to a second of their own time, fed as fast as it goes, with order_by and lateness: rate
 times lateness of them wait at once. What comes out is compared with what must: rows, their sum, and each key's running
@@ -45,7 +45,6 @@ class Peaks(threading.Thread):
         self.spilled_mb = 0.0
 
     def run(self) -> None:
-        """Until it is told to stop."""
         while not self._done.wait(0.2):
             for name, process in self._processes.items():
                 above = resident_mb(process) - self.start_mb[name]
@@ -54,7 +53,6 @@ class Peaks(threading.Thread):
             self.spilled_mb = max(self.spilled_mb, found)
 
     def stop(self) -> None:
-        """End."""
         self._done.set()
         self.join()
 
@@ -82,7 +80,7 @@ def feed(spark: SparkSession, directory: Path, starts: Sequence[int], rows: int,
 
 
 def run(out: DataFrame, directory: Path) -> tuple[dict[str, int], float]:
-    """What came out, and seconds."""
+    """Counts of the rows that came out, and seconds."""
     sums = {"rows": 0, "sum": 0, "wrong": 0, "batches": 0}
     expected = F.floor(F.col("seq") / KEYS) + 1
 

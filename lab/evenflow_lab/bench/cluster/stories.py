@@ -49,7 +49,7 @@ class Pipeline:
         self.seconds: dict[str, float] = {"vectors": 0.0, "fingerprints": 0.0, "nearest": 0.0}
 
     def run(self, texts: pa.Array) -> pa.Array:
-        """Similarities."""
+        """The similarity of each text to its nearest earlier text."""
         started = time.process_time()
         found = self.vectors.of(texts)
         made = time.process_time()
@@ -64,7 +64,7 @@ class Pipeline:
         return result
 
     def through(self, texts: pa.Array) -> pa.Array:
-        """Similarities, batch by batch."""
+        """The same, batch by batch."""
         return pa.concat_arrays([self.run(texts.slice(at, BATCH)) for at in range(0, len(texts), BATCH)])
 
 
@@ -120,7 +120,7 @@ def news(path: Path | None) -> Figures:
 
 
 def warm(vectors: Vectors) -> None:
-    """Compile and load all there is."""
+    """Compile the code, and load the models."""
     Pipeline(vectors).run(pa.array(["a b", None]))
     FirstStory().warm_up(pa.schema({"vector": pa.binary()}))
 

@@ -1,8 +1,8 @@
-"""What one controller can take: time and bytes of the control plane by workers, units, connections and operators.
+"""The load of one controller: time and bytes of the control plane by workers, units, connections and operators.
 
-No cluster: the controller as it is gets what so many workers and feeders would say in some seconds, as bytes, and what
-it answers is made into bytes. "busy" is the processor time of that, per second of the cluster: at 1 the thread of the
-controller is full. The longest single event is what everybody else waits for. The tables of docs/scaling.md.
+There is no cluster. The real controller gets the messages of so many workers and feeders as bytes, and its answers are
+encoded. "busy" is the processor time for that, per second of the cluster: at 1 the thread of the controller is full.
+All other messages wait for the longest single event. The tables of docs/scaling.md.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Told = Iterable[tuple[int, Message]]
 
 
 class Load:
-    """A controller, and what it was asked to do."""
+    """A controller, and counts of its messages, bytes and processor time."""
 
     def __init__(self, workers: int) -> None:
         self.controller, self.reader = Controller(workers), TO_CONTROLLER
@@ -88,14 +88,13 @@ class Load:
         self.told, self.bytes_out = self.told + len(answers), self.bytes_out + sum(map(len, answers))
 
     def hear(self, time: float, messages: Told) -> None:
-        """What peers say at a time."""
+        """Handle messages of peers at a time."""
         for peer, message in messages:
             body = packed(message)
             self.heard, self.bytes_in = self.heard + 1, self.bytes_in + len(body)
             self.handle(MessageEvent(time, peer, message), body)  # type: ignore[arg-type]
 
     def start(self) -> None:
-        """Begin to count."""
         self.busy = self.longest = 0.0
         self.heard = self.told = self.bytes_in = self.bytes_out = 0
 

@@ -36,7 +36,7 @@ ROW_US = 1000.0
 
 @dataclass(frozen=True)
 class ScaleFigures:
-    """What came of one run."""
+    """The figures of one run."""
 
     kind: str
     balance: str
@@ -62,7 +62,6 @@ class CountedSimulation(Simulation):
     bytes = 0
 
     def say(self, time: float, peer: Peer, message: Said) -> None:
-        """Count what is said."""
         self.bytes += len(packed(message))
         super().say(time, peer, message)
 
@@ -87,7 +86,7 @@ def timed(balance: Any) -> list[float]:
 
 
 def scenario(kind: str, workers: int) -> tuple[sim.Scenario, int, float]:
-    """What is simulated, its units, and the rows a second that no balance can exceed."""
+    """The scenario, its units, and the rows a second that no balance can exceed."""
     slow = max(1, workers // 10)
     rack = (sim.SlowWorkers(f"0-{slow - 1}", SLOW, SINCE_S),)
     most = (workers - slow + slow / SLOW) * 1e6 / ROW_US
@@ -134,7 +133,7 @@ def run(kind: str, balance: str, workers: int) -> ScaleFigures:
 
 
 def _rows(plane: Any) -> int:
-    """Rows that are through."""
+    """Rows that have been answered."""
     return int(plane.rows_out if hasattr(plane, "rows_out") else plane.arrays.feeders["answered"].sum())
 
 

@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Figure:
-    """What one rule did."""
+    """The figures of one rule."""
 
     rule: str
     rows: int
@@ -135,7 +135,7 @@ class _Cosines:
 
 
 def through(operator: RuleOperator, rows: pa.RecordBatch, key: str) -> list[int]:
-    """Push all rows, batch by batch; the places of those that gave results."""
+    """Push all rows, batch by batch; returns the places of the rows that gave results."""
     keys = rows.column(key).to_numpy()
     units = (keys % UNITS).astype(np.int32)
     origins = []
@@ -147,7 +147,7 @@ def through(operator: RuleOperator, rows: pa.RecordBatch, key: str) -> list[int]
 
 
 def plainly(case: Case, rows: pa.RecordBatch) -> list[int]:
-    """The same of the interpreter."""
+    """The same for the interpreter."""
     listed, keys = rows.to_pylist(), rows.column(case.key).to_pylist()
     rule = parse(case.rule)
     if rule.pattern is None:
@@ -163,7 +163,7 @@ def plainly(case: Case, rows: pa.RecordBatch) -> list[int]:
 
 
 def measured(case: Case, count: int, plain_count: int) -> Figure:
-    """One rule."""
+    """Measure one rule."""
     count, half = round(count * case.share), case.rows.num_rows // 2
     before, timed = case.rows.slice(0, half), case.rows.slice(half, count)
     seconds, found = [], 0

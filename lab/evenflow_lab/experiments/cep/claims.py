@@ -28,9 +28,9 @@ COLORS = {
 }
 EXPONENTS = (0.2, 1.5)
 TEXTS, KG_EVENTS, PKG_MORE = 2_950_000, 6_546, 7_563 - 6_546
-"""Table 1: texts, events of KG, and what PKG finds beside them."""
+"""Table 1: texts, events of KG, and further events of PKG."""
 SAMPLED = 4
-"""Events are counted for every fourth key: what is found of a key depends on its own texts, and where they go."""
+"""Events are counted for every fourth key: those of a key depend only on its own texts, and on their engines."""
 
 
 def run_both(setting: Setting) -> Data:
@@ -73,7 +73,7 @@ def run_both(setting: Setting) -> Data:
 
 
 def _without_moves(runs: dict[str, Any]) -> dict[str, Any]:
-    """Movements one by one are many, and nobody needs them any more."""
+    """The runs without the list of their movements, which is long and not used any more."""
     return {name: {key: value for key, value in run.items() if key != "moves"} for name, run in runs.items()}
 
 

@@ -37,7 +37,7 @@ class EmittedLoads:
         self._before = np.zeros(engines, np.int64)
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else the balance has."""
+        """Any other attribute is that of the balance."""
         return getattr(self._balance, name)
 
     def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:

@@ -28,7 +28,7 @@ WINDOW = 20
 """The last seconds, which heavy pressure is measured in (§6.4)."""
 POLICIES = {"medium": ("flux", "flux-memory", "flux-hybrid", "auto"), "heavy": ("flux", "flux-hybrid", "auto")}
 UNLIMITED = {"medium": ("flux", "flux-hybrid"), "heavy": ("flux", "flux-hybrid")}
-"""What is run without a limit on all movements together."""
+"""The policies that run without a limit on all movements together."""
 
 
 def _run_hybrid(setting: Setting) -> Data:

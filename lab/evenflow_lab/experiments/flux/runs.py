@@ -38,14 +38,14 @@ TAKEN = 100 / 175
 
 @dataclass(frozen=True, slots=True)
 class FluxRun:
-    """What a run gave, second by second."""
+    """The figures of a run, second by second."""
 
     throughput: list[float]
     latency_ms: list[float]
     moved: list[float]
     """When units were installed."""
     most_moved: int
-    """How often that unit was moved that was moved most often."""
+    """Moves of the unit that moved most often."""
     owned: list[int]
     """Units of each worker at the end."""
     on_disk: list[int]

@@ -61,7 +61,7 @@ def run_energy(setting: Setting) -> Data:
 
 
 def _energies(runs: PlacementRuns, setting: Setting, repeats: int, scheme: PaperScheme) -> dict[str, float]:
-    """Energy and latency, of operators at random and of those that were placed; means of some draws."""
+    """Energy and latency with operators at random and as placed; means of some draws."""
     seeds = range(setting.seed, setting.seed + repeats)
     outcomes = [runs.run(simulated(scheme, seed), greedy(EVEN), seed) for seed in seeds]
     return {what: mean_of(outcomes, what) for what in ("before_pe", "before_ms", "even_pe", "after_ms")}

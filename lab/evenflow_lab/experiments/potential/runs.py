@@ -1,4 +1,4 @@
-"""One run of a scheme under a placement: random operators, 120 s of warming up, one placement, and what came of it."""
+"""One run of a scheme under a placement: random operators, 120 s of warming up, one placement, and its figures."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def greedy(weights: EnergyWeights = PAPER_WEIGHTS, theta: float = 0.0) -> Greedy
 
 
 def ours() -> PotentialPlacement:
-    """Our own placement; what it has to know is how long a sample is."""
+    """Our own placement, which has to know the length of a sample."""
     return PotentialPlacement(period_s=SAMPLE_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was measured. `before` is with operators at random, which the paper calls original."""
+    """The figures of a run. `before` is with operators at random, which the paper calls original."""
 
     before_ms: float
     after_ms: float

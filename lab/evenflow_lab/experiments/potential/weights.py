@@ -60,7 +60,7 @@ def graphs(setting: Setting) -> dict[str, list[SimulatedGraph]]:
 
 
 def sweep(which: str) -> Callable[[Setting], Data]:
-    """What is run for one weight."""
+    """The run for one weight."""
 
     def run(setting: Setting) -> Data:
         used = QUICK[which] if setting.quick else EXPONENTS[which]
@@ -93,7 +93,7 @@ def far(data: Data, which: str) -> dict[str, float]:
 
 
 def judge(data: Data, which: str, falls: str, what: str) -> Finding:
-    """What should fall with the weight in Scheme 5 does, and the recommended weight is good in most curves."""
+    """The figure `falls` falls with the weight in Scheme 5, and the recommended weight is good in most curves."""
     points = data["curves"]["Scheme 5"]["points"]
     trend = rank_correlation(data["exponents"], [point[falls] for point in points])
     ratios = far(data, which)

@@ -88,7 +88,7 @@ BLUNDERS = (
 
 
 def commit(spark: SparkSession, cluster: Cluster, folder: Path, share: float, over: Event) -> str:
-    """Make a mistake until it fails with its own error, or the job is `over`; what is wrong with that, or nothing.
+    """Make a mistake until it fails with its own error, or the job is `over`. Returns what is wrong.
 
     A query that runs into another fault of the schedule is started again, as its user would.
     """

@@ -22,7 +22,7 @@ from evenflow_lab.torture.schedule import COPIES
 OLD = "old-{}"
 """The copy of a checkpoint: a file with all blobs of ours, or a directory like Spark's."""
 NEW = "new-{}"
-"""The same of what an older copy has replaced; it is there as long as that is in place."""
+"""The same of the newer state, as long as an older copy is in its place."""
 
 REFUSALS = ("do not belong together", "Spark is at batch", "it is an older copy")
 """What errors say, beside the name of the query, when a checkpoint is of another time than Spark's."""
@@ -54,7 +54,7 @@ def bring_back(folder: Path, which: str) -> bool:
 
 
 def refused(folder: Path, error: str) -> bool:
-    """Whether there is an older copy in place, and an error says that the two checkpoints do not fit together."""
+    """Whether an older copy is in place, and an error says that the two checkpoints do not belong together."""
     if not any((folder / NEW.format(which)).exists() for which in COPIES):
         return False
     query = json.loads((folder / SPARK / "metadata").read_text())["id"]
@@ -62,7 +62,7 @@ def refused(folder: Path, error: str) -> bool:
 
 
 def put_right(folder: Path, error: str) -> list[str]:
-    """Put the present state back, if an error refuses the older copy; returns what it was of."""
+    """Put the newer state back, if an error refuses the older copy; returns which copies were refused."""
     if not refused(folder, error):
         return []
     restored = []
@@ -90,7 +90,7 @@ def _copy_ours(folder: Path, target: Path) -> None:
 
 
 def _replace_ours(folder: Path, source: Path, prefix: str = "") -> None:
-    """Put what a copy has below a prefix in the place of what is there."""
+    """Replace the blobs below a prefix by those of a copy."""
     with raw_store(folder) as store:
         store.delete([name for name, _ in store.names(prefix)])
         for name, content in pickle.loads(source.read_bytes()).items():
@@ -99,9 +99,9 @@ def _replace_ours(folder: Path, source: Path, prefix: str = "") -> None:
 
 
 def _copy_operators(folder: Path) -> None:
-    """Copy all blobs that count, without the suffixes of notes: they are those of claims that may be gone by then.
+    """Copy the blobs that count, by their names without claims' suffixes: those claims may be gone later.
 
-    Which count cannot be told from here where claims are sealed with a key, or damaged: then there is no such copy.
+    Claims that are sealed with a key, or damaged, cannot be read here: then there is no such copy.
     """
     with raw_store(folder) as store:
         try:

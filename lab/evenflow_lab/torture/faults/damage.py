@@ -1,6 +1,6 @@
-"""Damage to a checkpoint while no cluster works on it: to single blobs, or an older copy of all of it comes back.
+"""Damage to a checkpoint while no cluster works on it: to single blobs, or an older copy of all blobs comes back.
 
-What is damaged and needed must be refused, with its name in the error. Then it is restored, as from a backup.
+A damaged blob that is needed must be refused, with its name in the error. Then it is restored, as from a backup.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PREFIXES = {"claim": CLAIMS, "list": f"{OWN}queries/"}
 
 
 def strike(hooks: Hooks) -> None:
-    """Do the damage of the schedule, as soon as there is something to be damaged."""
+    """Do the damage of the schedule, as soon as its blobs are there."""
     if not (hooks.folder / SPARK).exists():
         return  # no query was started yet
     for number, fault in enumerate(hooks.schedule.faults):
@@ -40,7 +40,7 @@ def strike(hooks: Hooks) -> None:
 
 
 def restore(folder: Path, error: str) -> list[str]:
-    """Restore what is damaged and an error names; returns their names."""
+    """Restore the damaged blobs that an error names; returns their names."""
     restored = copies.put_right(folder, error)
     for note in sorted(folder.glob(NOTE.format("*"))):
         given = json.loads(note.read_text())
@@ -55,7 +55,7 @@ def restore(folder: Path, error: str) -> list[str]:
 
 
 def refused(folder: Path, error: str) -> bool:
-    """Whether an error names what is damaged now."""
+    """Whether an error names a blob that is damaged now."""
     notes = (json.loads(note.read_text()) for note in folder.glob(NOTE.format("*")))
     return any(split(note["name"])[0] in error for note in notes) or copies.refused(folder, error)
 

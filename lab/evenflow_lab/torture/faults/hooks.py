@@ -42,7 +42,7 @@ class Hooks:
         self.folder = folder
         self.schedule: Schedule = from_json((folder / SCHEDULE).read_text())
         self.random = random.Random(f"{self.schedule.seed} {os.getpid()}")
-        """For all stores that this process opens, so that a store opened again does not fail in the same way."""
+        """Shared by all stores that this process opens: a store that is opened again fails in another way."""
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 

@@ -44,7 +44,7 @@ class Injector:
         self.paused = threading.Event()
         """Set when all queries are to end, and the cluster with them; they are started again."""
         self.wrong = ""
-        """A description of what a fault did that it should not be able to do; empty if nothing."""
+        """A description of something that a fault could do and should not; empty if there was nothing."""
         self._random = random.Random(hooks.schedule.seed)
         self._begun: dict[int, float] = {}
         self._flowing: dict[int, float] = {}
@@ -52,7 +52,7 @@ class Injector:
         self._stopped: dict[int, float] = {}
         """Processes that are stopped, and the time at which each is continued."""
         self._starved: dict[int, tuple[float, tuple[int, int]]] = {}
-        """Processes without further file descriptors: until when, and how many they may have else."""
+        """By process that may open no further file: until when, and its usual limits."""
         self._thread = BackgroundThread("torture", self._run, lambda _error: None)
 
     def __enter__(self) -> Injector:
@@ -154,7 +154,7 @@ class Injector:
                 kill(self._hooks.folder, "driver")
 
     def pause(self) -> None:
-        """End all queries, so that the cluster is started anew; also one that is being started just now."""
+        """End all queries, also one that is being started now, so that the cluster is started anew."""
         self.paused.set()
         for query in self._spark.streams.active:
             query.stop()

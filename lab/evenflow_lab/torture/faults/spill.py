@@ -14,11 +14,11 @@ from evenflow_lab.torture.schedule import Fault
 
 SUFFIX = ".spill"
 _present: list[Hooks] = []
-"""The hooks of the present run, of a process that watches its files; Spark reuses processes for the next runs."""
+"""The hooks of the present run, once this process watches its files; Spark reuses processes for later runs."""
 
 
 def install(hooks: Hooks) -> None:
-    """Make this process's spilling faulty for the present run. What watches its files stays until the process ends."""
+    """Make this process's spilling faulty for the present run. The audit hook stays until the process ends."""
     if not _present:
         sys.addaudithook(_opening)
     _present[:] = [hooks]
@@ -34,7 +34,7 @@ def _opening(event: str, about: tuple[object, ...]) -> None:
 
 
 def _strike(hooks: Hooks, writes: bool, path: str) -> None:
-    """Carry out what is due when a process opens a file of spilled state."""
+    """Carry out the faults that are due when a process opens a file of spilled state."""
 
     def strike(number: int, fault: Fault) -> None:
         if hooks.claim(number) and fault.kind == "kill":

@@ -21,7 +21,7 @@ from evenflow_lab.torture.schedule import VOID_S, Fault
 from evenflow_lab.torture.servers import all as servers
 
 FLIPPED = "flipped-{}.json"
-"""The file that tells which bit was flipped, by number of the fault."""
+"""A file with the place of the flipped bit, by number of the fault."""
 
 
 class _Faulty(Store):
@@ -145,7 +145,7 @@ def state_of(folder: Path) -> str:
 
 
 def raw_store(folder: Path) -> Store:
-    """The store of a run without faults, with what its blobs are in truth: sealed, if there is a key."""
+    """The store of a run without faults; its blobs are as they are stored, so sealed if there is a key."""
     where = state_of(folder)
     match hooks_of(folder).schedule.job.store:
         case "s3":

@@ -43,7 +43,7 @@ class Verdict:
 
 
 def verdict(schedule: Schedule, folder: Path) -> Verdict:
-    """Compare the output of a job with its reference: of all queries, and all that each has written."""
+    """Compare every output of each query of a job with its reference."""
     outs = [folder / place_of("out", number) for number in range(schedule.job.queries)]
     return summed([_verdict(schedule, [committed(out / place) for place in schedule.job.writes]) for out in outs])
 
@@ -83,7 +83,7 @@ def differences(wanted: Counter[tuple[Any, ...]], came: Counter[tuple[Any, ...]]
 
 
 def pairs(schedule: Schedule) -> Counter[tuple[Any, ...]]:
-    """The rows that a join gives: pairs of the same key that are less than its window apart."""
+    """The results of a join: pairs of rows of a key whose times are less than its window apart."""
     job, (left, right) = schedule.job, inputs_of(schedule).values()
     reach = job.pairs_s * 1_000_000
     found: Counter[tuple[Any, ...]] = Counter()

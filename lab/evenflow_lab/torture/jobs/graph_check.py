@@ -58,7 +58,7 @@ def expected(schedule: Schedule) -> dict[str, pa.Table]:
 
 
 def compare(want: pa.Table, got: pa.Table, in_order: Job | None = None) -> Verdict:
-    """Compare rows; if a job is given, those that one of its files has in one batch must be in the order of ids."""
+    """Compare rows; if a job is given, rows of the same file and batch must come in the order of their ids."""
     found = differences(*(counted(rows.select(OUTPUT.names)) for rows in (want, got)))
     return found if in_order is None else replace(found, out_of_order=_disordered(got, in_order))
 

@@ -61,7 +61,7 @@ class DrawnStream:
 
 @dataclass(slots=True)
 class DrawnGraph:
-    """A graph, and what is known of its streams."""
+    """A graph and its streams."""
 
     graph: Graph
     streams: list[DrawnStream] = field(default_factory=list)
@@ -124,7 +124,7 @@ class _Drawing:
         return CountedInGraph(self._folder, self._job.ballast)
 
     def _take(self, orderly: bool = False) -> DrawnStream:
-        """A stream to read, `orderly` or any: often one that nobody reads yet; else results are shared."""
+        """A stream to read, `orderly` or any. In 60 % of the draws it has no reader yet; otherwise readers share it."""
         fit = [drawn for drawn in self._drawn.streams if drawn.orderly or not orderly]
         waiting = [drawn for drawn in fit if drawn.stream not in self._read]
         found = self._random.choice(waiting if waiting and self._random.random() < 0.6 else fit)
@@ -162,7 +162,7 @@ class _Drawing:
         self._tally(given, given.stream.detect(RULE, key="k", units=self._job.units))
 
     def _tally(self, given: DrawnStream, counted: Stream) -> None:
-        """Add what comes of rows that were counted: with their times only if their order is defined."""
+        """Add the stream of counted rows; its rows have their times only if their order is defined."""
         ordered = given.orderly and not self._job.racing
         self._add(counted.map(Tallied(ordered), SCHEMA), given.rows, False, ordered and given.timely)
 

@@ -53,7 +53,6 @@ class TortureQuery:
 
     @property
     def job(self) -> Job:
-        """Its job."""
         return self.hooks.schedule.job
 
     @property
@@ -101,7 +100,7 @@ class TortureQuery:
         return found.where("late is null").where(found.k < job.keys).drop("late")
 
     def _pairs(self) -> DataFrame:
-        """Pairs of two streams, one of which is counted and one may lag: as `id` and `nth` the ids of both rows."""
+        """Pairs of a counted stream and one that may lag; `id` and `nth` are the ids of both rows."""
         job, (left, right) = self.job, source_names(self.job)
         other = self._input(right, job.lag).toDF("id2", "k", "v2", "at2")
         options: dict[str, Any] = {

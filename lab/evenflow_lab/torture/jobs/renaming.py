@@ -11,9 +11,9 @@ from evenflow_lab.torture.faults.hooks import SPARK, Hooks
 from evenflow_lab.torture.schedule import GRAPH, REGION, WINDOWS, place_of
 
 OTHER = "-renamed"
-"""What is added to the name."""
+"""Suffix of the other name."""
 REFUSED = "refused-renames"
-"""The file that tells that the other name was refused."""
+"""A file that is there once the other name was refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Naming:
     """How the operators of a query are named at a start."""
 
     added: str = ""
-    """What is added to their names."""
+    """Suffix of their names."""
     adopting: bool = False
     """Whether they are told their old names."""
 

@@ -29,7 +29,6 @@ class Servers:
             (self._folder / PORT.format(store)).write_text(str(self._running[store].port))
 
     def close(self) -> None:
-        """End all servers."""
         for server in self._running.values():
             server.close()
 

@@ -59,5 +59,4 @@ class Server:
         return address(self.port, path)
 
     def close(self) -> None:
-        """End the process."""
         self._process.communicate(timeout=PATIENCE_S)

@@ -48,7 +48,6 @@ class DatabaseProcess:
         self.port = int(said)
 
     def close(self) -> None:
-        """End the server."""
         self._process.communicate(timeout=PATIENCE_S)
 
 
@@ -144,14 +143,12 @@ class DatabaseServer:
             return cursor.fetchall() if cursor.description else []
 
     def close(self) -> None:
-        """Stop and remove everything."""
         try:
             self.stop()
         finally:
             shutil.rmtree(self.root, ignore_errors=True)
 
     def _initialise(self) -> None:
-        """Make the data directory."""
         options = "--no-sync", "--encoding=UTF8", "--auth=trust", "--username=evenflow"
         command: list[str | Path] = [binaries() / "initdb", "-D", self.root / "data", *options]
         done = subprocess.run(command, user=self.user, cwd=self.root, capture_output=True, text=True, check=False)
