@@ -162,7 +162,9 @@ class _Way:
         pairwise.sort(key=lambda each: each.calls)
         read = needed.union(*(each.columns for each in pairwise))
         memory.columns |= {name for alias, name in read if alias == other.alias}
-        return cls(lead, other, memory, label, tuple(inner), tuple(first), tuple(known), tuple(pairwise))
+        return cls(
+            lead, other, memory, label, tuple(inner), first=tuple(first), known=tuple(known), pairwise=tuple(pairwise)
+        )
 
     @property
     def reads(self) -> set[str]:

@@ -14,7 +14,7 @@ from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Text
 from evenflow.rules.windows.cells import Cell, Reduced, Sliding
 from evenflow.rules.windows.clock import Counter, KeyNumbers
-from evenflow.rules.windows.listed import Gleaned, Listing
+from evenflow.rules.windows.listed import ListedAggregate, Listing
 from evenflow.rules.windows.views import EVERYTHING, LENGTH, TIME, grouping
 from evenflow.rules.world import Side, World, aggregated
 
@@ -64,10 +64,10 @@ class StreamRule:
         self.reads = named | {name for columns in used for alias, name in columns if alias}
 
     def _listed(
-        self, found: dict[str, tuple[s.Aggregate, Reduced | Gleaned]], text: Text, world: World
+        self, found: dict[str, tuple[s.Aggregate, Reduced | ListedAggregate]], text: Text, world: World
     ) -> Listing | None:
         """The aggregates that look through the rows of the window; None if there are none."""
-        listed = {name: made for name, (_, made) in found.items() if isinstance(made, Gleaned)}
+        listed = {name: made for name, (_, made) in found.items() if isinstance(made, ListedAggregate)}
         if not listed:
             return None
         for name in listed:

@@ -134,13 +134,13 @@ class OpenBatches(RowLists):
 @compiled
 def _release(slots, base, length, closed, newest, latest, older, clock, oldest, soonest, unit_of, out, ends):  # type: ignore[no-untyped-def]
     """Add rows; write (row, batch) of rows that come out, and the place that ended each batch. Returns both counts."""
-    used, batches = 0, 0
+    counts = 0, 0
     for row in range(len(slots)):
         slot, number = slots[row], base + row
         if len(closed):
             if oldest[slot] < closed[row]:
                 place = _cut_off(slot, closed[row], newest, older, clock, oldest)
-                used, batches = _give(place, row, older, clock, out, ends, used, batches)
+                counts = _give(place, row, older, clock, out, ends, counts)
             if clock[number] < oldest[slot]:
                 oldest[slot] = clock[number]
                 soonest[unit_of[slot]] = min(soonest[unit_of[slot]], clock[number])
@@ -158,8 +158,8 @@ def _release(slots, base, length, closed, newest, latest, older, clock, oldest, 
             latest[slot] = max(latest[slot], 0) + 1
             if latest[slot] == length:
                 newest[slot, 0], latest[slot] = -1, 0
-                used, batches = _give(number, row, older, clock, out, ends, used, batches)
-    return used, batches
+                counts = _give(number, row, older, clock, out, ends, counts)
+    return counts
 
 
 @compiled
@@ -196,9 +196,13 @@ def _date(slots, newest, older, clock, oldest):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _give(place, row, older, clock, out, ends, used, batches):  # type: ignore[no-untyped-def]
-    """Write (row, batch) for the list from `place` back, oldest first; rows of one `clock` are one batch."""
-    start, used = used, _list(place, older, out, used)
+def _give(place, row, older, clock, out, ends, counts):  # type: ignore[no-untyped-def]
+    """Write (row, batch) for the list from `place` back, oldest first; rows of one `clock` are one batch.
+
+    `counts` are the rows and batches written so far; returns them with the new ones.
+    """
+    start, batches = counts
+    used = _list(place, older, out, start)
     for which in range(start, used):
         if which == start or (len(clock) and clock[out[which, 0]] != clock[out[which - 1, 0]]):
             ends[batches] = row

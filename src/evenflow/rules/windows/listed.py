@@ -26,7 +26,7 @@ PASSES, GROUP = "passes", "group"
 
 
 @dataclass(frozen=True)
-class Gleaned:
+class ListedAggregate:
     """An aggregate of a value; for PREVIOUS, the value of the row so many rows before in the window."""
 
     name: str
@@ -50,7 +50,7 @@ class Gleaned:
 class Collection:
     """A listed aggregate for each of `count` groups; rows can be added in several calls, the first ones first."""
 
-    def __init__(self, aggregate: Gleaned, count: int) -> None:
+    def __init__(self, aggregate: ListedAggregate, count: int) -> None:
         self.aggregate, self.count = aggregate, count
         self.groups = np.empty(0, np.int64)
         self.values: pa.Array | None = None
@@ -106,15 +106,15 @@ def spread(values: pa.Array, places: Longs, count: int) -> pa.Array:
     return values.take(pa.array(index, mask=index < 0))
 
 
-def reduction(aggregate: Reduced | Gleaned, count: int) -> Reduction | Collection:
+def reduction(aggregate: Reduced | ListedAggregate, count: int) -> Reduction | Collection:
     """An aggregate for each of `count` groups that end with the call."""
-    return Collection(aggregate, count) if isinstance(aggregate, Gleaned) else Reduction(aggregate, count)
+    return Collection(aggregate, count) if isinstance(aggregate, ListedAggregate) else Reduction(aggregate, count)
 
 
 class Listing:
-    """Gleaned aggregates over the rows of a sliding window. Each row looks through its window."""
+    """ListedAggregate aggregates over the rows of a sliding window. Each row looks through its window."""
 
-    def __init__(self, aggregates: Mapping[str, Gleaned], rows: Sliding) -> None:
+    def __init__(self, aggregates: Mapping[str, ListedAggregate], rows: Sliding) -> None:
         self.aggregates, self.rows = dict(aggregates), rows
         self.state = Memory(rows.window.rows, rows.window.span)
         self.state.columns |= {str(number) for number in range(len(self.aggregates))}
@@ -159,8 +159,7 @@ class Listing:
     def _previous(self, seen: Seen, places: Longs, number: int, offset: int) -> tuple[Longs, pa.Array]:
         """Of rows that have so many before them in their window: which they are, and the value of that row."""
         state = self.state
-        window = seen.bounds, seen.cuts, state.older, state.clock
-        before = _before(readable(places, np.int64), offset, state.most, state.span, *window)
+        before = _before(state.lists, seen, readable(places, np.int64), offset, state.most, state.span)
         which = np.flatnonzero(before >= 0)
         if not len(which):
             return which, pa.nulls(0, list(self.aggregates.values())[number].type)
@@ -168,8 +167,10 @@ class Listing:
 
 
 @compiled
-def _before(places, offset, most, span, bounds, cuts, older, clock):  # type: ignore[no-untyped-def]
+def _before(lists, seen, places, offset, most, span):  # type: ignore[no-untyped-def]
     """The number of the row that is `offset` before each row in its window; -1 if there is none."""
+    _, _, older, clock = lists
+    _, _, bounds, cuts = seen
     found = np.full(len(places), -1, np.int64)
     for which in range(len(places)):
         row = places[which]
