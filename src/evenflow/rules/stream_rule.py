@@ -20,7 +20,7 @@ from evenflow.rules.world import Side, World, aggregated
 
 
 class StreamRule:
-    """Aggregates are over the rows of the row's window and group that pass WHERE, the row itself included."""
+    """One result for each row; aggregates are over the rows up to it, of its window and group, that pass WHERE."""
 
     def __init__(self, rule: s.Rule, text: Text, side: Side, world: World) -> None:
         scope = world.scope(text, {side.alias: side.schema})

@@ -31,7 +31,7 @@ from evenflow.rules.language.printing import show
 
 
 def compile_expression(expression: s.Expression, scope: Scope) -> Compiled:
-    """Code for an expression; RuleError at the place of what is not known or does not fit."""
+    """Code for an expression; RuleError at the place of an unknown name or a type that does not fit."""
     try:
         return _compile(expression, scope)
     except RecursionError:

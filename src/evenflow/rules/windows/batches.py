@@ -1,4 +1,4 @@
-"""Batch windows, whose rows come out together: n rows at a time, or the rows of one stretch of time."""
+"""Batch windows, which give all their rows at once: n rows at a time, or the rows of a stretch of time."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NEVER = np.iinfo(np.int64).max
 class Released:
     """The rows of batches that have ended, and the batch of each row, counted from 0.
 
-    `ends` is what ended each batch: the place of a row, or a time in microseconds. `starts` are the times at which
-    batches of time begin; none for batches of n rows.
+    `ends` has for each batch the place of the row that ended it, or the time in microseconds at which it ended.
+    `starts` are the times at which time batches began; empty for batches of n rows.
     """
 
     table: pa.Table
@@ -35,9 +35,10 @@ class Released:
 class OpenBatches(RowLists):
     """The rows of each key's batches that have not ended.
 
-    Batches of time are numbered: batch n holds the rows with n * span <= time < (n + 1) * span, and `clock` holds the
-    numbers. `oldest` is the number of each slot's first open batch; `soonest` of a unit is at most the least of these,
-    so that units with nothing due are skipped. For batches of n rows, `latest` counts the rows of the open batch.
+    Time batches are numbered: batch n holds the rows with n * span <= time < (n + 1) * span, and `clock` holds the
+    number of each row's batch. `oldest` is the number of each slot's first open batch. `soonest` of a unit is at most
+    the least `oldest` of its slots, so that units with nothing due are skipped. For batches of n rows, `latest` counts
+    the rows of the open batch.
     """
 
     def __init__(self, rows: int, span: int) -> None:
@@ -73,7 +74,7 @@ class OpenBatches(RowLists):
         return Released(self.table(rows), batch, ends[:batches].copy(), starts)
 
     def leave(self, units: Units, now: int) -> Released | None:
-        """The batches of time of these units that have ended by `now`, in the order of their ends.
+        """The time batches of these units that have ended by `now`, in the order of their ends.
 
         Batches that end together are in the order of units and keys, so that the order does not depend on the worker.
         """

@@ -1,4 +1,4 @@
-"""Aggregates for which the values of a window are listed: count(distinct), first, last, prev, min and max of texts."""
+"""Aggregates that look through the values in a window: count(distinct), first, last, prev, min and max of texts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from evenflow.rules.windows.reducing import Reduction
 Longs = npt.NDArray[np.int64]
 DISTINCT, FIRST, LAST, MIN_TEXT, MAX_TEXT, PREVIOUS = "distinct", "first", "last", "min", "max", "prev"
 PASSES, GROUP = "passes", "group"
-"""Columns of the rows that are kept beside the values, whose columns are numbered."""
+"""Names of kept columns: whether a row passes WHERE, and its group. The columns of values are called by number."""
 
 
 @dataclass(frozen=True)
 class ListedAggregate:
-    """An aggregate of a value; for PREVIOUS, the value of the row so many rows before in the window."""
+    """An aggregate of a value; PREVIOUS is the value of the row that is `offset` rows before, in the window."""
 
     name: str
     value: Compiled
@@ -39,7 +39,7 @@ class ListedAggregate:
         return pa.int64() if self.name == DISTINCT else self.value.type
 
     def taken(self, columns: Values, rows: int) -> pa.Array:
-        """What is kept of the values: hashes of those that are counted, by which values are equal as for GROUP BY."""
+        """The values as they are kept: for DISTINCT their hashes, equal where GROUP BY takes values for equal."""
         values = self.value.evaluate(columns, rows)
         if self.name != DISTINCT:
             return values
@@ -48,7 +48,7 @@ class ListedAggregate:
 
 
 class Collection:
-    """A listed aggregate for each of `count` groups; rows can be added in several calls, the first ones first."""
+    """A listed aggregate for each of `count` groups; rows can be added in several calls, in their order."""
 
     def __init__(self, aggregate: ListedAggregate, count: int) -> None:
         self.aggregate, self.count = aggregate, count
@@ -60,7 +60,7 @@ class Collection:
         self.put(groups, self.aggregate.taken(columns, rows))
 
     def put(self, groups: Longs, values: pa.Array) -> None:
-        """Add what was taken of rows. Of each group only what may matter is kept."""
+        """Add values from `taken`; keeps only those of each group that the result can still need."""
         if not len(groups):
             return
         if self.values is not None:
@@ -157,7 +157,7 @@ class Listing:
                 found[name].put(which[same], one_array(table[str(number)]).take(index))
 
     def _previous(self, seen: Seen, places: Longs, number: int, offset: int) -> tuple[Longs, pa.Array]:
-        """Of rows that have so many before them in their window: which they are, and the value of that row."""
+        """The rows that have a row `offset` rows before them in their window, and the values of these."""
         state = self.state
         before = _before(state.lists, seen, readable(places, np.int64), offset, state.most, state.span)
         which = np.flatnonzero(before >= 0)
@@ -180,7 +180,7 @@ def _before(lists, seen, places, offset, most, span):  # type: ignore[no-untyped
             continue
         while steps < offset and number >= 0:
             number = older[number]
-            if number >= 0 and number < own:  # rows that came later may be among them, by their times
+            if number >= 0 and number < own:  # the list is sorted by time: it may hold rows that came later
                 steps += 1
         if number >= 0 and not (span and clock[number] <= cuts[row]):
             found[which] = number

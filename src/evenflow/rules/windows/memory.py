@@ -58,9 +58,9 @@ class RowLists(LinkedRows):
 
 
 class Seen(NamedTuple):
-    """The part of a window that each row of a frame sees, as it was when the row came.
+    """For each row of a frame, the part of a window that it sees, as the window was when the row came.
 
-    It is the list from row number `heads` back, without row numbers from `bounds` on and times up to `cuts`.
+    This part is the list from row number `heads` back, without row numbers >= `bounds` and without times <= `cuts`.
     """
 
     slots: npt.NDArray[np.int32]
@@ -104,7 +104,7 @@ class Memory(RowLists):
         return seen
 
     def pairs(self, seen: Seen, places: npt.NDArray[np.int64]) -> Iterator[tuple[Longs, Longs, pa.Table]]:
-        """The pairs that the rows at these places make with what they see, in blocks.
+        """The pairs of the rows at these places with the rows that they see, in blocks.
 
         A block has, for each pair, the index in `places` and the row in a table, oldest first; and the table.
         """
@@ -124,7 +124,7 @@ class Memory(RowLists):
                 yield which[:used], numbers[:used], self.table(met[:count])
 
     def lapse(self, units: Units, now: int) -> None:
-        """Time has reached `now` (microseconds): drop empty windows in time, and rows that have left the others."""
+        """Time has reached `now` (microseconds): drop empty time windows, and rows that have left the others."""
         slots = self.slots.of(units)
         newest = self.newest[slots, 0]
         held = newest >= 0
