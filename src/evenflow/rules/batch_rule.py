@@ -86,7 +86,7 @@ class BatchRule:
             length = 0 if name == "window_start()" else self._side.window.span
             made[name] = _moments(released.starts[owner] + length, kind)
         if self._together:
-            # without GROUP BY only aggregates are read, and the batch may have no row left
+            # without GROUP BY only aggregates are read, so any columns do: WHERE may have left no row of the batch
             columns, batch = (columns.at(first) if self._groups else Columns(released.table)).beside(made), owner
         else:
             columns = columns.beside({name: array.take(pa.array(group)) for name, array in made.items()})
@@ -108,8 +108,8 @@ class BatchRule:
         return replace(released, ends=part.places[released.ends])
 
     def _grouped(self, columns: Columns, batch: Longs, batches: int) -> tuple[Longs, Longs, Longs]:
-        """The group of each row; for each group its batch and, with GROUP BY, its first row."""
-        if not self._groups:  # a batch of which no row passed is a group, too
+        """The group of each row; and the batch of each group and, with GROUP BY, its first row."""
+        if not self._groups:  # each batch is one group, even if no row of it passes WHERE
             return batch, np.arange(batches), np.empty(0, np.int64)
         keys = mixed(batch, [each.evaluate(columns, len(batch)) for each in self._hashed])
         _, first, group = np.unique(keys, return_index=True, return_inverse=True)
@@ -120,7 +120,7 @@ class BatchRule:
 
 
 def _edges(rule: s.Rule, side: Side, world: World, text: Text) -> dict[str, pa.DataType]:
-    """The types of the edges of the window that a rule reads: that of the time."""
+    """The edges of the window (window_start, window_end) that a rule reads, with the type of the time."""
     found = {name: node for name, node in aggregates(rule).items() if node.name in s.EDGES}
     if side.window.kind != TIME_BATCH:
         return {}

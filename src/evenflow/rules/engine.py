@@ -35,10 +35,10 @@ RULE, LATE = "rule", "late"
 
 
 class Engine:
-    """Runs rules on rows of the schema `rows`, or of those of its columns that `reads` names.
+    """Runs rules on rows with the columns of the schema `rows`; only the columns that `reads` names are needed.
 
-    `in_order`: rows of a key come in the order of their times, and the caller decides which are late. `lateness` is in
-    seconds.
+    With `in_order`, the caller gives the rows of a key in the order of their times and decides which rows are late.
+    `lateness` is in seconds.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class Engine:
         return self._merged(results, origin, behind, late)
 
     def on_time(self, now: int, units: Units) -> pa.RecordBatch | None:
-        """The results of windows and waits that have ended by `now` (microseconds), by their ends, then by rule.
+        """The results of windows and timers that have ended by `now` (microseconds), by their ends, then by rule.
 
-        State that no later row can see is dropped.
+        Drops the state that no later row can see.
         """
         found = self._ended(Moment(now, units))
         self._lapsing.pass_time(units, now)
@@ -114,7 +114,7 @@ class Engine:
         return found
 
     def on_end(self, units: Units) -> pa.RecordBatch | None:
-        """The results of all open windows in time, and of all waits: no row comes any more."""
+        """The results of all open time windows and of all timers: no more rows will come."""
         return self._ended(Moment(NEVER, units))
 
     def on_late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -122,11 +122,11 @@ class Engine:
         return pa.RecordBatch.from_arrays(self._late_columns(rows), schema=self.schema)
 
     def extract(self, unit: int) -> UnitState:
-        """Take out the state of a unit, of all rules."""
+        """Remove a unit's state, of all rules, and return it."""
         return self.world.states.extract(unit)
 
     def install(self, unit: int, state: UnitState) -> None:
-        """Put in what `extract` gave."""
+        """Add the state that another copy's `extract` returned."""
         self.world.states.install(unit, state)
 
     def sizes(self, units: Units) -> npt.NDArray[np.int64]:
@@ -171,7 +171,7 @@ class Engine:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), whole
 
     def _late_columns(self, rows: pa.RecordBatch) -> list[pa.Array]:
-        """The columns of late rows as results: nulls, and the rows in the last column; no rows if there is none."""
+        """Late rows as result columns: nulls, and the rows in the last column; empty without it."""
         if self._lateness is None:
             return [pa.nulls(0, field.type) for field in self.schema]
         kind = self.schema.field(LATE).type
@@ -242,7 +242,7 @@ class Engine:
 
 
 def _columns(rows: pa.Schema, stream: str, names: Sequence[str]) -> pa.Schema:
-    """A stream's columns among those of the rows; on workers these are the columns that are read."""
+    """The columns of a stream that the rows have; on workers, rows have only the columns that rules read."""
     there = [name for name in names if name in rows.names]
     for name in there:
         column_type(f"stream '{stream}'", rows, name)

@@ -32,11 +32,11 @@ PairColumns = dict[Name, Gathered]
 
 
 class JoinRule:
-    """One result row for each pair; with aggregates, one for each row that triggers.
+    """One result row for each pair of a trigger and a row in a window; with aggregates, one for each trigger.
 
-    One item of FROM leads: that with std:lastevent(), or the one without a view, else the first. Rows that trigger are
-    paired with the window of the other item as it was before they came. Rows of the leading item trigger; those of the
-    other one, too, if it is another stream, both have a window, and there are no aggregates.
+    One item of FROM leads: the item with std:lastevent() or without a view, else the first. Rows of the leading item
+    trigger. Rows of the other item trigger, too, if it is another stream, both items have a window, and there are no
+    aggregates. A trigger meets the window of the other item as it was before the trigger came.
     """
 
     def __init__(self, rule: s.Rule, text: Text, sides: list[Side], world: World) -> None:
@@ -125,7 +125,7 @@ class _Way:
     first: tuple[Compiled, ...]
     """Conditions on the row of `lead` alone."""
     known: tuple[Compiled, ...]
-    """Columns of `lead` that must not be null for a pair to pass: key columns that WHERE compares."""
+    """Key columns of `lead` that WHERE compares with those of `other`: where one is null, the row has no pairs."""
     pairwise: tuple[Compiled, ...]
 
     @classmethod
@@ -162,7 +162,9 @@ class _Way:
         pairwise.sort(key=lambda each: each.calls)
         read = needed.union(*(each.columns for each in pairwise))
         memory.columns |= {name for alias, name in read if alias == other.alias}
-        return cls(lead, other, memory, label, tuple(inner), tuple(first), tuple(known), tuple(pairwise))
+        return cls(
+            lead, other, memory, label, tuple(inner), first=tuple(first), known=tuple(known), pairwise=tuple(pairwise)
+        )
 
     @property
     def reads(self) -> set[str]:

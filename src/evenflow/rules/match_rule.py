@@ -62,7 +62,7 @@ class MatchRule:
     def on_time(self, moment: Moment) -> Results | None:
         """The result rows of the matches that time completes; None if there are none."""
         if moment.now == NEVER and not self.state.plan.waits:
-            return None  # nothing comes of it, and nothing comes after it
+            return None  # without timer:interval the end completes no match, and no row follows
         rows, times = self.state.on_time(moment.units, moment.now)
         return self._made(rows, times) if len(times) else None
 

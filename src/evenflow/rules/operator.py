@@ -33,13 +33,13 @@ class RuleOperator(KeyedOperator):
     `rules` is a text, or several in a dict or a list: then results have a first column `rule` with the rule's name, and
     the union of the rules' columns. `functions` are `UserFunction`s, or plain callables, which return doubles.
     `variables` are the values of names in the rules. `key` names the columns of the rows' keys, `time` the column with
-    the time. Without `lateness_s` no row is late; with it
-    there is a last column `late`. `streams` are the columns of each stream; `stream_column` holds the stream of each
-    row, by name or by number. Without them all rows are one stream, with the name that the first rule uses.
+    the time. Without `lateness_s` no row is late; with it there is a last column `late`. `streams` are the columns of
+    each stream; `stream_column` holds the stream of each row, by name or by number. Without them all rows are one
+    stream, with the name that the first rule uses.
 
     With `in_order`, the caller gives the rows of a key in the order of their times, and calls `on_time` and `on_late`,
     as `Cluster.keyed` does with `order_by` and `lateness`. Otherwise rows may come in any order, and a row is late by
-    what its key has seen before; `as_they_come` says that this is intended.
+    the latest time of its key so far; `as_they_come` says that this is intended.
 
     A copy of an operator, also a pickled one, has no state.
     """
@@ -73,7 +73,7 @@ class RuleOperator(KeyedOperator):
         self._variables.check_used()
         self._in_order, self._as_they_come = in_order, as_they_come
         self.columns: tuple[str, ...] = ()
-        """What the rules read, with types, once that is known: groups and windows in stored state are of these."""
+        """The columns that rules read, with their types, once these are known: stored state depends on them."""
         self._rows: pa.Schema | None = None
         """The columns that rows will have, from `schema` or `reads`: `on_time` may be called before any row comes."""
         self._ansi = True
@@ -88,7 +88,7 @@ class RuleOperator(KeyedOperator):
 
     @property
     def inputs(self) -> tuple[str, tuple[str, ...]] | None:  # type: ignore[override]
-        """The streams, if there are several, which have their own progress."""
+        """The column with the stream, and the names of the streams, if there are several: each has its own progress."""
         return None if self.stream_column is None or self.streams is None else (self.stream_column, tuple(self.streams))
 
     @property
@@ -103,7 +103,7 @@ class RuleOperator(KeyedOperator):
 
     @property
     def awaits_time(self) -> str:
-        """What in the rules gives results when time has passed, such as a batch window of time; empty if nothing."""
+        """The first part of the rules that gives results as time passes, such as win:time_batch; empty if none."""
         for node in (node for _, rule in self._parsed.values() for node in tree.walk(rule)):
             if isinstance(node, s.Interval):
                 return "timer:interval"

@@ -1,4 +1,4 @@
-"""Rules with OUTPUT: of the results of each key, the first or the last of so many, or of a stretch of time."""
+"""Rules with OUTPUT: of each key, only the first or last result of every n, or of every stretch of time, comes out."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Longs = npt.NDArray[np.int64]
 
 
 class PacedRule:
-    """Lets through some of the results of a rule that has one for rows as they come.
+    """Lets through some results of another rule, `inner`, which gives results as rows come.
 
-    Of n results, the first comes at once, and the last is the n-th. Stretches of time are those of the clock (UTC), as
-    those of win:time_batch: the first result of one comes at once, the last when the stretch is over.
+    Of n results, the first comes at once; the last is the n-th. Stretches of time begin at multiples of their length
+    (UTC), as in win:time_batch: the first result of a stretch comes at once, the last when the stretch is over.
     """
 
     def __init__(self, rule: s.Rule, text: Text, inner: BoundRule, world: World) -> None:
@@ -44,7 +44,7 @@ class PacedRule:
         return batches
 
     def process(self, frame: RuleFrame) -> Results:
-        """The results that are let through, or that are the last of stretches that these rows end."""
+        """The results that pass: first ones, n-th ones, or the last ones of stretches that end with these rows."""
         found = self._inner.process(frame)
         units, keys = frame.units[found.places], frame.keys[found.places]
         if isinstance(self._state, OpenBatches):
@@ -58,9 +58,9 @@ class PacedRule:
         return Results([column.take(index) for column in found.columns], found.places[passing])
 
     def on_time(self, moment: Moment) -> Results | None:
-        """The last results of stretches that end with time; None if there are none."""
+        """The last results of the stretches that have ended by now; None if there are none."""
         if isinstance(self._inner, MatchRule):
-            self._inner.on_time(moment)  # it has no results then, but forgets what has waited for too long
+            self._inner.on_time(moment)  # no results, without timer:interval; old matches are forgotten
         if not isinstance(self._state, OpenBatches):
             return None
         released = self._state.leave(moment.units, moment.now)

@@ -14,13 +14,13 @@ from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Text
 from evenflow.rules.windows.cells import Cell, Reduced, Sliding
 from evenflow.rules.windows.clock import Counter, KeyNumbers
-from evenflow.rules.windows.listed import Gleaned, Listing
+from evenflow.rules.windows.listed import ListedAggregate, Listing
 from evenflow.rules.windows.views import EVERYTHING, LENGTH, TIME, grouping
 from evenflow.rules.world import Side, World, aggregated
 
 
 class StreamRule:
-    """Aggregates are over the rows of the row's window and group that pass WHERE, the row itself included."""
+    """One result for each row; aggregates are over the rows up to it, of its window and group, that pass WHERE."""
 
     def __init__(self, rule: s.Rule, text: Text, side: Side, world: World) -> None:
         scope = world.scope(text, {side.alias: side.schema})
@@ -64,10 +64,10 @@ class StreamRule:
         self.reads = named | {name for columns in used for alias, name in columns if alias}
 
     def _listed(
-        self, found: dict[str, tuple[s.Aggregate, Reduced | Gleaned]], text: Text, world: World
+        self, found: dict[str, tuple[s.Aggregate, Reduced | ListedAggregate]], text: Text, world: World
     ) -> Listing | None:
         """The aggregates that look through the rows of the window; None if there are none."""
-        listed = {name: made for name, (_, made) in found.items() if isinstance(made, Gleaned)}
+        listed = {name: made for name, (_, made) in found.items() if isinstance(made, ListedAggregate)}
         if not listed:
             return None
         for name in listed:

@@ -1,4 +1,4 @@
-"""What all rules of one operator share: streams, functions, key and state."""
+"""The surroundings that all rules of one operator share: streams, functions, key and state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from evenflow.rules.language.errors import Text
 from evenflow.rules.language.printing import show
 from evenflow.rules.windows.cells import Reduced, reduced
 from evenflow.rules.windows.clock import KeyClocks, UnitState
-from evenflow.rules.windows.listed import DISTINCT, FIRST, LAST, MAX_TEXT, MIN_TEXT, PREVIOUS, Gleaned
+from evenflow.rules.windows.listed import DISTINCT, FIRST, LAST, MAX_TEXT, MIN_TEXT, PREVIOUS, ListedAggregate
 from evenflow.rules.windows.views import Window, window
 
 
@@ -103,7 +103,7 @@ class Side:
 
 @dataclass
 class World:
-    """The columns of each stream, and all else that rules are bound to."""
+    """The streams, functions, key, clock and state that rules are bound to."""
 
     streams: Mapping[str, pa.Schema]
     functions: Mapping[str, UserFunction]
@@ -122,7 +122,7 @@ class World:
     """The type of the column with the time; null if there is none."""
 
     def stream(self, name: str, at: s.Node, text: Text) -> str:
-        """The stream that is meant: an exact match, else the only one in another case."""
+        """The stream that a name means: an exact match, else the only match in another case."""
         found = matching(name, self.streams)
         if len(found) > 1:
             raise text.error(f"stream '{name}' may be {listed(found)}: write it as one of them", at)
@@ -150,9 +150,9 @@ class World:
 
     def aggregates(
         self, rule: s.Rule, scope: Scope, edges: Set[str] = frozenset()
-    ) -> dict[str, tuple[s.Aggregate, Reduced | Gleaned]]:
-        """The aggregates of a rule by their text: each as a node and prepared. `edges` are not among them."""
-        found: dict[str, tuple[s.Aggregate, Reduced | Gleaned]] = {}
+    ) -> dict[str, tuple[s.Aggregate, Reduced | ListedAggregate]]:
+        """The aggregates of a rule by their text, without `edges`: for each its node and the bound aggregate."""
+        found: dict[str, tuple[s.Aggregate, Reduced | ListedAggregate]] = {}
         inside = replace(scope, first=None, aggregates={}, clause="an aggregate")
         for text, node in aggregates(rule).items():
             if text in edges:
@@ -177,36 +177,36 @@ class World:
         return isinstance(expression, s.Column) and scope.column(expression)[1] in self.key
 
 
-def _listed(node: s.Aggregate, value: Compiled | None, scope: Scope) -> Gleaned | None:
-    """An aggregate for which values are listed; None if it is of another kind."""
+def _listed(node: s.Aggregate, value: Compiled | None, scope: Scope) -> ListedAggregate | None:
+    """An aggregate that needs the list of its window's values; None if it is of another kind."""
     if node.distinct:
         if node.name != "count" or node.argument is None:
             raise scope.text.error(f"{show(node)} is not to be had: only count takes distinct", node)
-        return Gleaned(DISTINCT, compile_group(node.argument, scope))
+        return ListedAggregate(DISTINCT, compile_group(node.argument, scope))
     if value is None:
         return None
     if node.name in (FIRST, LAST, PREVIOUS):
-        require_bytewise(node, [value], scope)  # the result does not tell the collation, by which it would be compared
-        return Gleaned(node.name, value, node.offset)
+        require_bytewise(node, [value], scope)  # the result has no collation, and would be compared by bytes
+        return ListedAggregate(node.name, value, node.offset)
     if node.name in (MIN_TEXT, MAX_TEXT) and family(value.type) == "text":
         require_bytewise(node, [value], scope)
-        return Gleaned(node.name, cast(value, pa.string()) if pa.types.is_string_view(value.type) else value)
+        return ListedAggregate(node.name, cast(value, pa.string()) if pa.types.is_string_view(value.type) else value)
     return None
 
 
 def aggregated(
     scope: Scope,
-    found: Mapping[str, tuple[s.Aggregate, Reduced | Gleaned]],
+    found: Mapping[str, tuple[s.Aggregate, Reduced | ListedAggregate]],
     edges: Mapping[str, pa.DataType] | None = None,
 ) -> Scope:
-    """The scope of expressions that read aggregates, and the edges of windows, each of a type."""
+    """The scope of SELECT and HAVING, which may read aggregates and `edges` of windows, given with their types."""
     types = {text: (text, made.type) for text, (_, made) in found.items()}
     types |= {text: (text, kind) for text, kind in (edges or {}).items()}
     return replace(scope, first=None, aggregates=types, clause="SELECT")
 
 
-def forbid_previous(found: Mapping[str, tuple[s.Aggregate, Reduced | Gleaned]], text: Text) -> None:
+def forbid_previous(found: Mapping[str, tuple[s.Aggregate, Reduced | ListedAggregate]], text: Text) -> None:
     """Refuse prev in a rule that is not over a sliding window of one stream."""
     for name, (node, made) in found.items():
-        if isinstance(made, Gleaned) and made.name == PREVIOUS:
+        if isinstance(made, ListedAggregate) and made.name == PREVIOUS:
             raise text.error(f"{name} stands in rules over win:length or win:time of one stream", node)

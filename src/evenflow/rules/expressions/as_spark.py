@@ -1,7 +1,7 @@
-"""Conditions that must mean what they mean to Spark: filters of graphs. What would mean something else is refused.
+"""Filters of graphs, which must have the results of Spark: a condition with another result is refused.
 
-Rules compare NaN as IEEE does and leave texts in quotes as they are written; Spark does neither. Of functions and
-decimals, those are refused whose results differ from Spark's for some values.
+Rules compare NaN as IEEE does and leave texts in quotes as they are written; Spark does neither. Functions and
+divisions of decimals whose results differ from Spark's for some values are refused.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ DIFFERENT = {
     "upper": "goes by other tables for some letters in Spark",
     "trim": "strips only spaces in Spark",
 }
-"""Functions that give something else than Spark's, and for what."""
+"""Functions whose results differ from Spark's, and how."""
 OF_FLOATS = {"greatest", "least", "nullif"}
-"""Functions that take NaN for something else than Spark does."""
+"""Functions that treat NaN otherwise than Spark."""
 CHAR = re.compile(rb"(?<!var)char\(\d+\)")
 
 
@@ -67,7 +67,7 @@ def check_span(node: s.Stretch, scope: Scope) -> None:
 
 
 def check_column(node: s.Column, field: pa.Field, scope: Scope) -> None:
-    """Refuse a column of type char(n): Spark pads what it is compared with."""
+    """Refuse a column of type char(n): Spark pads the value that it is compared with."""
     told = (field.metadata or {}).get(COLUMN, b"")
     if scope.spark and CHAR.search(told):
         raise scope.text.error(f"'{node.name}' is a char(n), which Spark pads in comparisons: cast it to string", node)
@@ -84,6 +84,6 @@ def check_call(node: s.Call, name: str, parts: Sequence[Compiled], scope: Scope)
 
 
 def check_division(node: s.Node, operator: str, parts: Sequence[Compiled], scope: Scope) -> None:
-    """Refuse a division of decimals, which is made as that of doubles here."""
+    """Refuse a division of decimals: rules divide them as doubles."""
     if scope.spark and operator in "/%" and any(pa.types.is_decimal(part.type) for part in parts):
         raise scope.text.error(f"'{operator}' of decimals is rounded otherwise than in Spark: {REMEDY}", node)

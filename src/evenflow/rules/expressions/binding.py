@@ -26,13 +26,13 @@ class Scope:
     streams: frozenset[str] = frozenset()
     """Further names that may stand before a function's name and a dot."""
     aggregates: Mapping[str, tuple[str, pa.DataType]] = field(default_factory=dict)
-    """The aggregates that are known: for the text of each, its column (of alias '') and type."""
+    """The known aggregates: by text, the column (of alias '') and type of each."""
     clause: str = "this condition"
     """The name, in messages, of the place where the expression stands."""
     ansi: bool = True
     """Whether a whole number that is too large is an error; if not, it wraps around."""
     spark: bool = False
-    """Whether it must mean what it means to Spark (`as_spark`), as a filter of a graph."""
+    """Whether the expression must have the results of Spark (`as_spark`), as a filter of a graph."""
 
     def owner(self, name: str, at: Node) -> str:
         """The alias that a name means."""
@@ -44,7 +44,7 @@ class Scope:
         raise self.text.error(f"unknown stream or alias '{name}'; {nearest(name, self.sources)}", at)
 
     def column(self, node: Column) -> tuple[str, str, pa.DataType]:
-        """Alias, name and type of the column that is meant: an exact match, else the only one in another case."""
+        """Alias, name and type of the column that a node means: an exact match, else the only match in another case."""
         if node.owner is not None:
             return self._in([self.owner(node.owner, node)], node)
         if self.first is not None and matching(node.name, self.sources[self.first].names):
@@ -67,7 +67,7 @@ class Scope:
         raise self.text.error(f"unknown column '{node.name}'{of}; {hint}{more}", node)
 
     def function(self, node: Call) -> tuple[str, UserFunction | Builtin]:
-        """The function that is meant; a name before the dot is part of the function's name, or a stream or alias."""
+        """The function that a call means; text before the dot is part of the function's name, a stream, or an alias."""
         known: dict[str, UserFunction | Builtin] = {**BUILTINS, **self.functions}
         if node.owner is not None:
             whole = f"{node.owner}.{node.name}"

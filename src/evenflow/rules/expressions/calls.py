@@ -1,4 +1,4 @@
-"""Calls of functions in expressions: the user's own, and those that every rule has."""
+"""Calls of functions in expressions: the user's own functions and the built-in ones."""
 
 from __future__ import annotations
 

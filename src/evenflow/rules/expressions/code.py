@@ -1,4 +1,4 @@
-"""Code over Arrow arrays: a compiled expression, and what all kinds of expressions need to build one."""
+"""Code over Arrow arrays: a compiled expression, and the functions that build one from others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Compiled:
     collation: str = ""
     """The collation of its strings if equal strings may differ in bytes; empty if not. Rules compare bytes."""
     exact: Compiled | None = None
-    """The same value as a decimal, for use beside decimals; only constants and what is computed from them have it."""
+    """The same value as a decimal, for use beside decimals; only constants and expressions of constants have it."""
 
     def evaluate(self, values: Values, rows: int) -> pa.Array:
         """The value for each row."""
@@ -58,7 +58,7 @@ class Compiled:
 
 
 def make(scope: Scope, node: s.Node, parts: Sequence[Compiled], apply: Apply) -> Compiled:
-    """An expression that applies an Arrow function to its parts; its type is what the function gives for no rows."""
+    """An expression that applies an Arrow function to its parts; its type is the type of the result for no rows."""
     try:
         kind = apply(*(pa.array([], part.type) for part in parts)).type
     except (pa.ArrowException, TypeError) as error:

@@ -31,7 +31,7 @@ from evenflow.rules.language.printing import show
 
 
 def compile_expression(expression: s.Expression, scope: Scope) -> Compiled:
-    """Code for an expression; RuleError at the place of what is not known or does not fit."""
+    """Code for an expression; RuleError at the place of an unknown name or a type that does not fit."""
     try:
         return _compile(expression, scope)
     except RecursionError:
@@ -87,24 +87,32 @@ def _compile(node: s.Expression, scope: Scope) -> Compiled:
         case s.In(operand=operand, options=options):
             found = _compile(operand, scope), [(option, _compile(option, scope)) for option in options]
             return negated(node, member(node, *found, scope), scope)
-        case s.Between(operand=operand, low=low, high=high):
-            value = operand, _compile(operand, scope)
-            bounds = ((">=", low), ("<=", high))
-            parts = [binary(node, operator, value, (end, _compile(end, scope)), scope) for operator, end in bounds]
-            return negated(node, make(scope, node, parts, pc.and_kleene), scope)
+        case s.Between():
+            return _between(node, scope)
         case s.Like(operand=operand):
             return negated(node, like(node, _compile(operand, scope), scope), scope)
         case s.IsNull(operand=operand):
             return negated(node, make(scope, node, [_compile(operand, scope)], pc.is_null), scope)
-        case s.Case(whens=whens, otherwise=otherwise):
-            pairs = [(_compile(condition, scope), _compile(value, scope)) for condition, value in whens]
-            conditions, values = [condition for condition, _ in pairs], [value for _, value in pairs]
-            values.append(_compile(s.Literal(None) if otherwise is None else otherwise, scope))
-            return case(node, conditions, values, scope)
+        case s.Case():
+            return _case(node, scope)
         case s.Cast(operand=operand):
             return compile_cast(node, _compile(operand, scope), scope)
         case s.Call(arguments=arguments):
             return compile_call(node, *scope.function(node), [_compile(each, scope) for each in arguments], scope)
+
+
+def _between(node: s.Between, scope: Scope) -> Compiled:
+    value = node.operand, _compile(node.operand, scope)
+    bounds = ((">=", node.low), ("<=", node.high))
+    parts = [binary(node, operator, value, (end, _compile(end, scope)), scope) for operator, end in bounds]
+    return negated(node, make(scope, node, parts, pc.and_kleene), scope)
+
+
+def _case(node: s.Case, scope: Scope) -> Compiled:
+    pairs = [(_compile(condition, scope), _compile(value, scope)) for condition, value in node.whens]
+    conditions, values = [condition for condition, _ in pairs], [value for _, value in pairs]
+    values.append(_compile(s.Literal(None) if node.otherwise is None else node.otherwise, scope))
+    return case(node, conditions, values, scope)
 
 
 def _column(node: s.Column, scope: Scope) -> Compiled:

@@ -71,9 +71,9 @@ class Shared:
 
 @dataclass
 class RuleFrame(Shared):
-    """Rows that are not late. `times` and `latest`, the latest time of each row's key so far, are empty without a time.
+    """Rows that are not late. `latest` is the latest time of each row's key so far.
 
-    Times are in microseconds.
+    Times are in microseconds; `times` and `latest` are empty if the rows have no time.
     """
 
     rows: pa.RecordBatch
@@ -137,7 +137,7 @@ class FramePart:
 class Results:
     """The result of a rule for a frame: columns, and the place in the frame that each row comes from, in rising order.
 
-    For a moment, `places` are times instead: when the batch that the row comes from has ended.
+    Results for a `Moment` have times as `places`: when the batch ended that a row comes from.
     """
 
     columns: list[pa.Array]

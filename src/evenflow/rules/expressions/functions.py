@@ -111,7 +111,7 @@ def _checked(name: str, rule: str, function: UserFunction, rows: int, work: Call
     try:
         array = result if isinstance(result, pa.Array) else pa.array(result, from_pandas=True)
         if array.type != function.type:
-            array = array.cast(function.type, safe=not pa.types.is_floating(function.type))  # large ones are rounded
+            array = array.cast(function.type, safe=not pa.types.is_floating(function.type))  # large numbers are rounded
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise FunctionError(
             f"function '{name}' of {rule} returned what is no {function.type}: {first_line(error)}"

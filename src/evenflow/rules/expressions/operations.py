@@ -124,7 +124,7 @@ def _misfit(node: s.Node, what: str, left: Operand, right: Operand, scope: Scope
 
 
 def member(node: s.In, operand: Compiled, options: Sequence[Operand], scope: Scope) -> Compiled:
-    """IN: whether a value equals one of several. Options that are constants are looked up together, by type."""
+    """IN: whether a value equals one of several options. Constant options are looked up together, by type."""
     parts = []
     sets: dict[pa.DataType, tuple[Compiled, list[pa.Scalar]]] = {}
     for option in options:

@@ -14,7 +14,7 @@ from evenflow.rules.language.moments import date_of, time_of
 from evenflow.rules.language.variables import Variables
 
 Part: TypeAlias = Any
-"""A value that a method of a builder has made of a part of the text: the grammar decides its type, unseen by mypy."""
+"""A value that a method of `Builder` has made of a part of the text: the grammar decides its type, unseen by mypy."""
 Parts: TypeAlias = list[Part]
 SECONDS = {"ms": 1e-3, "mi": 60, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -34,13 +34,13 @@ class Duration:
 
 
 def at(meta: Meta) -> s.TextPlace:
-    """The place of what the grammar has found, for a node."""
+    """The place of a match of the grammar, for a node."""
     return s.TextPlace(line=0, column=0) if meta.empty else s.TextPlace(line=meta.line, column=meta.column)
 
 
 @v_args(meta=True)
 class AmountBuilder(Transformer[Token, Part]):
-    """The part of `Builder` for amounts; `variables` are what names that are no columns may stand for."""
+    """The part of `Builder` for amounts; a name that is no column may be one of `variables`."""
 
     def __init__(self, source: Text, variables: Variables) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class AmountBuilder(Transformer[Token, Part]):
         return Word(text[1:-1].replace("``", "`") if text.startswith("`") else text, **at(meta))
 
     def number_of(self, value: Part, before_unit: bool = False) -> int | float:
-        """A number that is written down, or that of a variable."""
+        """A number as written, or the value of a variable."""
         if isinstance(value, Word):
             return self.variables.number(value.text, value, self.text, before_unit=before_unit)
         given: int | float = value
@@ -100,7 +100,7 @@ class AmountBuilder(Transformer[Token, Part]):
         return value.seconds if isinstance(value, Duration) else float(self.number_of(value))
 
     def range(self, meta: Meta, parts: Parts) -> tuple[int | None, int | None, Meta]:
-        """The least and the most of a repetition; None where it is left open."""
+        """The least and the most number of a repetition, each None where it is left out, and the place."""
         if len(parts) == 1:
             parts = [parts[0], ":", parts[0]]
         low = None if parts[0] == ":" else self.number_of(parts[0])

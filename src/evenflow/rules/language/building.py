@@ -13,7 +13,7 @@ from evenflow.rules.language import tree
 from evenflow.rules.language.amounts import AmountBuilder, Duration, Part, Parts, Word, at
 
 Method: TypeAlias = Callable[[AmountBuilder, Meta, Parts], s.Node]
-"""What `Builder` has for each rule of the grammar."""
+"""A method of `Builder`, which has one for each rule of the grammar."""
 
 
 def _pair(kind: Callable[..., s.Node]) -> Method:

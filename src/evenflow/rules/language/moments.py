@@ -12,7 +12,7 @@ _TIME = re.compile(rf"{_DATE}(?:[ T]{_CLOCK} ?{_ZONE})?")
 
 
 def date_of(text: str) -> date | None:
-    """The date that a text says; None if it says none."""
+    """The date in a text; None if the text is no date."""
     found = re.fullmatch(_DATE, text.strip())
     try:
         return None if found is None else date(*map(int, found.groups()))
@@ -21,7 +21,7 @@ def date_of(text: str) -> date | None:
 
 
 def time_of(text: str) -> datetime | None:
-    """The time that a text says, with the zone that it says; None if it says none."""
+    """The time in a text, with the zone if the text has one; None if the text is no time."""
     found = _TIME.fullmatch(text.strip())
     if found is None:
         return None
@@ -42,7 +42,7 @@ def _zone(text: str) -> timezone:
 
 
 def shown(value: date) -> str:
-    """A date or a time as text that says it."""
+    """A date or a time as rules write it."""
     if isinstance(value, datetime):
         return f"timestamp '{value.isoformat(' ')}'"
     return f"date '{value.isoformat()}'"

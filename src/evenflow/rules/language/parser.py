@@ -1,4 +1,4 @@
-"""Parses the text of a rule into a syntax tree, and says in words what is wrong with it."""
+"""Parses the text of a rule into a syntax tree; errors say in words where and why the text is not valid."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def parse_condition(source: Text) -> s.Expression:
 
 
 def _parsed(source: Text, start: str, variables: Variables) -> Part:
-    """The syntax tree of a text that is what the grammar has as `start`."""
+    """The syntax tree of a text; `start` names the rule of the grammar that the whole text must match."""
     if not isinstance(source.text, str):
         raise RuleError(f"a {source.kind} is {type(source.text).__name__}: give its text")
     try:

@@ -41,7 +41,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Literal(Node):
-    """A constant; None is null. A time without a zone is one of the zone of the column that it is compared with."""
+    """A constant; None is null. A time without a zone is in the zone of the column that it is compared with."""
 
     value: bool | int | float | str | date | None
     text: str = field(default="", compare=False, repr=False)
@@ -50,7 +50,7 @@ class Literal(Node):
 
 @dataclass(frozen=True, slots=True)
 class Stretch(Node):
-    """A span of time, such as `1 min 30 sec`: to be added to a time; otherwise a number of seconds."""
+    """A span of time, such as `1 min 30 sec`: added to a time, or else a number of seconds."""
 
     seconds: float
 
@@ -145,7 +145,7 @@ class Cast(Node):
 class Aggregate(Node):
     """A call of one of `AGGREGATES` or `EDGES`; `argument` is None for `count(*)` and `EDGES`.
 
-    `prev` is of the row `offset` rows before.
+    `prev` is the value in the row that is `offset` rows before.
     """
 
     name: str
@@ -286,7 +286,10 @@ class Source(Node):
 
 @dataclass(frozen=True, slots=True)
 class Pacing(Node):
-    """`output first every 10 events` or `output last every 5 sec`: which of so many results come out."""
+    """`output first every 10 events` or `output last every 5 sec`: the results that come out.
+
+    `which` tells the first or the last result of every n, or of every stretch of time.
+    """
 
     which: str
     events: int | None = None

@@ -1,4 +1,4 @@
-"""Walks through a syntax tree, and what they tell about a rule."""
+"""Walks through a syntax tree, and properties of a rule that they find."""
 
 from __future__ import annotations
 

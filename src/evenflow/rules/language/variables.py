@@ -23,7 +23,7 @@ class Variables:
     """Values by name. In a rule, a variable stands for its value as if that were written there.
 
     A name is taken as it is written or, if only one fits, in another case; a Greek letter may be given by its name, so
-    that `tau` is the variable for a rule that is printed with the letter. `used` are those that some rule has read.
+    that `tau` is the variable for a rule that is printed with the letter. `used` are the names that rules have read.
     """
 
     def __init__(self, given: Mapping[str, object] | None = None) -> None:
@@ -77,7 +77,7 @@ class Variables:
             raise InvalidArgument(f"variables has '{unused[0]}', which no rule uses: leave it out")
 
     def check_columns(self, columns: Iterable[str]) -> None:
-        """Refuse variables that have the name of a column: it would not be known which is meant."""
+        """Refuse variables with the name of a column: a rule could mean either."""
         for name in self.values:
             same = [column for column in columns if _spelled(column).lower() == _spelled(name).lower()]
             if same:
@@ -89,7 +89,7 @@ class Variables:
 def _checked(name: object, value: object) -> Value:
     if not isinstance(name, str) or not name:
         raise InvalidArgument(f"variables has the name {name!r}: give a string")
-    if isinstance(value, np.datetime64 | np.timedelta64):  # of nanoseconds, numpy would make whole numbers
+    if isinstance(value, np.datetime64 | np.timedelta64):  # `item` would turn nanoseconds into whole numbers
         value = value.astype(f"{type(value).__name__}[us]")
     plain = value.item() if isinstance(value, np.generic) else value
     if not isinstance(plain, Value) or (plain != plain and not isinstance(plain, float | Decimal)):
@@ -102,14 +102,14 @@ def _checked(name: object, value: object) -> Value:
 
 
 def _fitting(name: str, known: Iterable[str]) -> list[str]:
-    """The known name that is meant, or those that it may mean."""
+    """The known names that `name` may mean; one if it is clear."""
     names, wanted = list(known), _spelled(name)
     exact = [name] if name in names else [other for other in names if _spelled(other) == wanted]
     return exact or [other for other in names if _spelled(other).lower() == wanted.lower()]
 
 
 def _spelled(name: str) -> str:
-    """A name; that of the letter if it is one Greek letter, with a capital for a capital letter."""
+    """A name; for a Greek letter the name of the letter, capitalised for a capital letter."""
     found = _GREEK.fullmatch(unicodedata.name(name, "")) if len(name) == 1 else None
     if found is None:
         return name

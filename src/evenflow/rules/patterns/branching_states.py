@@ -164,7 +164,7 @@ class Ended(State):
             self.above.false(key, self)
 
     def _fails_with(self, child: State) -> bool:
-        """Whether nothing can come any more when a child fails."""
+        """Whether no match is possible any more when a child fails."""
         if child is self.child:
             return self.other is None or self.count < self.part.least
         return self.child is None or self.part.most is None

@@ -27,7 +27,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rows of `stream` an atom takes: those that pass `local` (on the row alone) and `cross` (on tags, too)."""
+    """An atom takes the rows of `stream` that pass `local`, on the row alone, and `cross`, which reads earlier tags."""
 
     stream: str
     own: frozenset[str]
@@ -51,7 +51,7 @@ class Filter:
         return {column for code in codes for owner, column in code.columns if owner in self.own}
 
     def passing(self, rows: pa.RecordBatch, at: Rows | None = None) -> Mask:
-        """Which rows pass `local`. If places are given, only the rows there are of the stream."""
+        """Which rows pass `local`; if places are given, only the rows at these places are of the stream."""
         if at is not None:
             passing = np.zeros(rows.num_rows, np.bool_)
             passing[at] = True if self.local is None else self.local.holds(self._own(self.local, rows, at), len(at))

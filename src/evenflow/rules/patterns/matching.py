@@ -151,9 +151,9 @@ class Patterns(UnitRuns):
         return found, np.array([row for row, _ in matches], np.int64)
 
     def on_time(self, units: Units, now: int) -> tuple[pa.RecordBatch, Longs]:
-        """The matches that are complete because time has reached `now` for these units, and when they were.
+        """The matches that are complete because time has reached `now` for these units, and the time of each.
 
-        They are in the order of these times, then of units and keys, so that it does not depend on the worker.
+        They are sorted by time, then by unit and key, so that the order does not depend on the worker.
         """
         timely = self._setting.timely
         timely.clear()
@@ -206,7 +206,7 @@ class Patterns(UnitRuns):
         return runs
 
     def _enter(self, frame: PatternFrame, units: Units, keys: Keys) -> tuple[list[Run], list[Run]]:
-        """The runs of the frame's keys, new ones started; and those that existed before."""
+        """The runs of the frame's keys, after new runs have started; and the runs that existed before."""
         heads = frame.heads
         ends = np.append(heads[1:], len(frame.rows))
         begins = heads

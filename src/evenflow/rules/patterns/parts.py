@@ -214,7 +214,7 @@ class RepeatPart(_One):
 
 @dataclass(frozen=True, eq=False)
 class UntilPart(_Several):
-    """`[least:most] first until second`; each run of the first gives one match. `places` are what the second fills."""
+    """`[least:most] first until second`; each run of the first gives one match. `places` are filled by the second."""
 
     least: int
     most: int | None

@@ -1,4 +1,4 @@
-"""The rows that matches under way consist of, found by number."""
+"""The rows of matches under way, found by number."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ class Run(State):
     rows of waiting atoms, as far as known. `new` are atoms that have not looked at the frame yet, with the place where
     they start; `open` are atoms that must look further before an event beyond what they have seen may be handled.
 
-    `alarm` is the time at which the run is woken if no row comes; LATEST if it is not. `deadlines` is a heap of (time,
-    rank, age, clock): what happens at what time.
+    `alarm` is the time at which the run is woken if no row comes; LATEST for never. `deadlines` is a heap of (time,
+    rank, age, clock).
     """
 
     __slots__ = (
@@ -93,11 +93,12 @@ class Run(State):
         return self.child is not None
 
     def lapse(self, now: int) -> tuple[bool, int]:
-        """Time has reached `now` without a row: let happen what would happen before the next row is looked at.
+        """Time has reached `now` without a row: let timers end that would end before the next row is looked at.
 
-        Returns whether the run is as it began, so that it can be forgotten; and the time of what happens next. A timer
-        whose failing begins something that depends on the time must wait for the next row, and so must all that will
-        end then; but if that is the whole pattern, the run can be forgotten, too: it begins again with that row.
+        Returns whether the run is as it began, so that it can be forgotten; and the time of the next deadline. If an
+        operator begins again because a timer fails, and depends on the time when it begins, the timer must wait for the
+        next row, and so must all timers inside that operator. If the operator is the whole pattern, the run can be
+        forgotten, too: it begins again with that row.
         """
         kept, stopped = [], set[State]()
         while (entry := self._take(now)) is not None:
@@ -117,7 +118,7 @@ class Run(State):
         return self.fresh(), following
 
     def deadline(self) -> int:
-        """The time at which something happens next."""
+        """The time at which the next clock expires; LATEST if there is none."""
         while self.deadlines and self.deadlines[0][-1].over:
             heappop(self.deadlines)
             self.done -= 1
@@ -233,7 +234,7 @@ class Run(State):
         self.child = None
 
     def delays(self, child: State) -> State | None:
-        return None  # the pattern fails, now or later: no difference
+        return None  # it makes no difference when the whole pattern fails
 
     def quit(self, key: OwningRun) -> None:
         if self.child is not None:

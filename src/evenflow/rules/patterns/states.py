@@ -44,7 +44,7 @@ class State:
     __slots__ = ("parent", "part", "until")
 
     part: Any
-    """The operator of the pattern: each kind of state has a kind of part, which has what the state reads."""
+    """The operator in `parts` that made this state; each class of states has its class of parts, which imports it."""
 
     def __init__(self, part: object, parent: State | None, until: int) -> None:
         self.part, self.parent, self.until = part, parent, until
@@ -71,9 +71,9 @@ class State:
         raise NotImplementedError
 
     def delays(self, child: State) -> State | None:
-        """The state that begins again when a child fails, if it makes a difference when; None if it makes none.
+        """The state that begins again when a child fails, if the moment of failure makes a difference; else None.
 
-        It does if what begins depends on the time. Then the child must not fail before the next row comes.
+        It does if the new run depends on the time. Then the child must not fail before the next row comes.
         """
         return self.above.delays(self)
 
@@ -199,7 +199,7 @@ class PatternClock(State):
 
     __slots__ = ("age", "deadline", "over")
     rank: ClassVar[int]
-    """What has the lower rank happens first at the same time: what fails does before what is true."""
+    """Of clocks with the same deadline, the one with the lower rank goes first: failures before matches."""
     deadline: int
     age: int
     over: bool
@@ -249,7 +249,7 @@ class Timer(PatternClock):
 class Wait(PatternClock):
     """`timer:interval`: true when its time has come, if that is before `until`.
 
-    What follows begins at that time, whenever it is noticed.
+    The next operand begins at that time, even if the run notices it later.
     """
 
     __slots__ = ("env",)

@@ -35,7 +35,7 @@ def doubles(column: pa.Array) -> npt.NDArray[np.float64]:
 
 
 def rounded(numbers: npt.NDArray[np.float64]) -> bool:
-    """Whether some may be whole numbers that were rounded when they became doubles."""
+    """Whether some numbers may be whole numbers that were rounded when they became doubles."""
     return bool((np.abs(numbers) >= EXACT).any())
 
 
@@ -123,7 +123,7 @@ class WaitingAtoms:
         return entry[0]
 
     def enter(self, frame: PatternFrame, handles: Longs, first: Longs, end: Longs) -> Longs:
-        """Let leaves look at the places of the frame from `first` to `end`; returns those that have any to look at."""
+        """Let leaves look at the places of the frame from `first` to `end`; returns the leaves that have any."""
         atoms = self.atom[handles]
         for atom, places in enumerate(frame.places):
             which = atoms == atom
@@ -149,7 +149,7 @@ class WaitingAtoms:
         return True
 
     def look(self, frame: PatternFrame, handles: Longs) -> Longs:
-        """Compare each leaf with its next rows, and add what is found to the runs' events.
+        """Compare each leaf with its next rows, and add the rows that pass to the runs' events.
 
         Returns the leaves that must look further.
         """

@@ -1,4 +1,4 @@
-"""Batch windows, whose rows come out together: n rows at a time, or the rows of one stretch of time."""
+"""Batch windows, which give all their rows at once: n rows at a time, or the rows of a stretch of time."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NEVER = np.iinfo(np.int64).max
 class Released:
     """The rows of batches that have ended, and the batch of each row, counted from 0.
 
-    `ends` is what ended each batch: the place of a row, or a time in microseconds. `starts` are the times at which
-    batches of time begin; none for batches of n rows.
+    `ends` has for each batch the place of the row that ended it, or the time in microseconds at which it ended.
+    `starts` are the times at which time batches began; empty for batches of n rows.
     """
 
     table: pa.Table
@@ -35,9 +35,10 @@ class Released:
 class OpenBatches(RowLists):
     """The rows of each key's batches that have not ended.
 
-    Batches of time are numbered: batch n holds the rows with n * span <= time < (n + 1) * span, and `clock` holds the
-    numbers. `oldest` is the number of each slot's first open batch; `soonest` of a unit is at most the least of these,
-    so that units with nothing due are skipped. For batches of n rows, `latest` counts the rows of the open batch.
+    Time batches are numbered: batch n holds the rows with n * span <= time < (n + 1) * span, and `clock` holds the
+    number of each row's batch. `oldest` is the number of each slot's first open batch. `soonest` of a unit is at most
+    the least `oldest` of its slots, so that units with nothing due are skipped. For batches of n rows, `latest` counts
+    the rows of the open batch.
     """
 
     def __init__(self, rows: int, span: int) -> None:
@@ -73,7 +74,7 @@ class OpenBatches(RowLists):
         return Released(self.table(rows), batch, ends[:batches].copy(), starts)
 
     def leave(self, units: Units, now: int) -> Released | None:
-        """The batches of time of these units that have ended by `now`, in the order of their ends.
+        """The time batches of these units that have ended by `now`, in the order of their ends.
 
         Batches that end together are in the order of units and keys, so that the order does not depend on the worker.
         """
@@ -134,13 +135,13 @@ class OpenBatches(RowLists):
 @compiled
 def _release(slots, base, length, closed, newest, latest, older, clock, oldest, soonest, unit_of, out, ends):  # type: ignore[no-untyped-def]
     """Add rows; write (row, batch) of rows that come out, and the place that ended each batch. Returns both counts."""
-    used, batches = 0, 0
+    counts = 0, 0
     for row in range(len(slots)):
         slot, number = slots[row], base + row
         if len(closed):
             if oldest[slot] < closed[row]:
                 place = _cut_off(slot, closed[row], newest, older, clock, oldest)
-                used, batches = _give(place, row, older, clock, out, ends, used, batches)
+                counts = _give(place, row, older, clock, out, ends, counts)
             if clock[number] < oldest[slot]:
                 oldest[slot] = clock[number]
                 soonest[unit_of[slot]] = min(soonest[unit_of[slot]], clock[number])
@@ -158,8 +159,8 @@ def _release(slots, base, length, closed, newest, latest, older, clock, oldest, 
             latest[slot] = max(latest[slot], 0) + 1
             if latest[slot] == length:
                 newest[slot, 0], latest[slot] = -1, 0
-                used, batches = _give(number, row, older, clock, out, ends, used, batches)
-    return used, batches
+                counts = _give(number, row, older, clock, out, ends, counts)
+    return counts
 
 
 @compiled
@@ -196,9 +197,13 @@ def _date(slots, newest, older, clock, oldest):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _give(place, row, older, clock, out, ends, used, batches):  # type: ignore[no-untyped-def]
-    """Write (row, batch) for the list from `place` back, oldest first; rows of one `clock` are one batch."""
-    start, used = used, _list(place, older, out, used)
+def _give(place, row, older, clock, out, ends, counts):  # type: ignore[no-untyped-def]
+    """Write (row, batch) for the list from `place` back, oldest first; rows of one `clock` are one batch.
+
+    `counts` are the rows and batches written so far; returns them with the new ones.
+    """
+    start, batches = counts
+    used = _list(place, older, out, start)
     for which in range(start, used):
         if which == start or (len(clock) and clock[out[which, 0]] != clock[out[which - 1, 0]]):
             ends[batches] = row

@@ -46,7 +46,7 @@ class Reduced:
     def argument(
         self, columns: Values, rows: int, where: npt.NDArray[np.bool_] | None
     ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
-        """The values, and which of them count (not null, and passing `where`); all if that is empty."""
+        """The values, and a mask of those values that count (not null, `where` true); all if it is empty."""
         array = pa.nulls(rows) if self.value is None else self.value.evaluate(columns, rows)
         valid = locked(np.empty(0, np.bool_)) if self.value is None else validity(array)
         if where is not None:
@@ -69,9 +69,9 @@ class Sliding:
     label: str
     where: Compiled | None
     inner: tuple[Compiled, ...]
-    """What std:groupwin splits rows into windows by."""
+    """The expressions of std:groupwin: each combination of their values has its own window."""
     groups: tuple[Compiled, ...]
-    """What GROUP BY splits the rows of a window by."""
+    """The expressions of GROUP BY, which split a window."""
     alone: bool
     """Whether all rows of a key come here: then the ring itself knows the key's latest time."""
     reached: KeyNumbers | None
@@ -148,7 +148,7 @@ class Cell:
 
 
 def _second(valid: npt.NDArray[np.bool_], rows: int) -> npt.NDArray[np.bool_]:
-    """Which values count of rows that come twice: the first, which carries its key's latest time, has no value."""
+    """The mask of values if each row comes twice: first without a value, at its key's latest time, then as it is."""
     present = np.zeros((rows, 2), np.bool_)
     present[:, 1] = valid if len(valid) else True
     return locked(present.ravel())

@@ -1,4 +1,4 @@
-"""Drops state that no later row can see, as time passes: empty windows in time, and old latest times of keys."""
+"""Drops state that no later row can see, as time passes: empty time windows, and the latest times of idle keys."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Lapsed: TypeAlias = KeyClocks | Rings | Memory
 
 
 class Lapsing:
-    """Drops the state of keys that get no rows any more. Results are the same with and without it.
+    """Drops the state of keys that get no more rows. Results are the same with and without it.
 
-    Rows come in the order of their times, and none before the time that has been reached. So a window whose latest row
-    is a span behind that time has no effect any more, nor has a key's latest time that is before it.
+    No row comes with a time before the time that has been reached. So a window whose latest row is a span behind that
+    time has no effect any more; nor has a key's latest time that is before it.
     """
 
     def __init__(self, states: Iterable[object]) -> None:

@@ -1,4 +1,4 @@
-"""Aggregates for which the values of a window are listed: count(distinct), first, last, prev, min and max of texts."""
+"""Aggregates that look through the values in a window: count(distinct), first, last, prev, min and max of texts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from evenflow.rules.windows.reducing import Reduction
 Longs = npt.NDArray[np.int64]
 DISTINCT, FIRST, LAST, MIN_TEXT, MAX_TEXT, PREVIOUS = "distinct", "first", "last", "min", "max", "prev"
 PASSES, GROUP = "passes", "group"
-"""Columns of the rows that are kept beside the values, whose columns are numbered."""
+"""Names of kept columns: whether a row passes WHERE, and its group. The columns of values are called by number."""
 
 
 @dataclass(frozen=True)
-class Gleaned:
-    """An aggregate of a value; for PREVIOUS, the value of the row so many rows before in the window."""
+class ListedAggregate:
+    """An aggregate of a value; PREVIOUS is the value of the row that is `offset` rows before, in the window."""
 
     name: str
     value: Compiled
@@ -39,7 +39,7 @@ class Gleaned:
         return pa.int64() if self.name == DISTINCT else self.value.type
 
     def taken(self, columns: Values, rows: int) -> pa.Array:
-        """What is kept of the values: hashes of those that are counted, by which values are equal as for GROUP BY."""
+        """The values as they are kept: for DISTINCT their hashes, equal where GROUP BY takes values for equal."""
         values = self.value.evaluate(columns, rows)
         if self.name != DISTINCT:
             return values
@@ -48,9 +48,9 @@ class Gleaned:
 
 
 class Collection:
-    """A listed aggregate for each of `count` groups; rows can be added in several calls, the first ones first."""
+    """A listed aggregate for each of `count` groups; rows can be added in several calls, in their order."""
 
-    def __init__(self, aggregate: Gleaned, count: int) -> None:
+    def __init__(self, aggregate: ListedAggregate, count: int) -> None:
         self.aggregate, self.count = aggregate, count
         self.groups = np.empty(0, np.int64)
         self.values: pa.Array | None = None
@@ -60,7 +60,7 @@ class Collection:
         self.put(groups, self.aggregate.taken(columns, rows))
 
     def put(self, groups: Longs, values: pa.Array) -> None:
-        """Add what was taken of rows. Of each group only what may matter is kept."""
+        """Add values from `taken`; keeps only those of each group that the result can still need."""
         if not len(groups):
             return
         if self.values is not None:
@@ -106,15 +106,15 @@ def spread(values: pa.Array, places: Longs, count: int) -> pa.Array:
     return values.take(pa.array(index, mask=index < 0))
 
 
-def reduction(aggregate: Reduced | Gleaned, count: int) -> Reduction | Collection:
+def reduction(aggregate: Reduced | ListedAggregate, count: int) -> Reduction | Collection:
     """An aggregate for each of `count` groups that end with the call."""
-    return Collection(aggregate, count) if isinstance(aggregate, Gleaned) else Reduction(aggregate, count)
+    return Collection(aggregate, count) if isinstance(aggregate, ListedAggregate) else Reduction(aggregate, count)
 
 
 class Listing:
-    """Gleaned aggregates over the rows of a sliding window. Each row looks through its window."""
+    """ListedAggregate aggregates over the rows of a sliding window. Each row looks through its window."""
 
-    def __init__(self, aggregates: Mapping[str, Gleaned], rows: Sliding) -> None:
+    def __init__(self, aggregates: Mapping[str, ListedAggregate], rows: Sliding) -> None:
         self.aggregates, self.rows = dict(aggregates), rows
         self.state = Memory(rows.window.rows, rows.window.span)
         self.state.columns |= {str(number) for number in range(len(self.aggregates))}
@@ -157,10 +157,9 @@ class Listing:
                 found[name].put(which[same], one_array(table[str(number)]).take(index))
 
     def _previous(self, seen: Seen, places: Longs, number: int, offset: int) -> tuple[Longs, pa.Array]:
-        """Of rows that have so many before them in their window: which they are, and the value of that row."""
+        """The rows that have a row `offset` rows before them in their window, and the values of these."""
         state = self.state
-        window = seen.bounds, seen.cuts, state.older, state.clock
-        before = _before(readable(places, np.int64), offset, state.most, state.span, *window)
+        before = _before(state.lists, seen, readable(places, np.int64), offset, state.most, state.span)
         which = np.flatnonzero(before >= 0)
         if not len(which):
             return which, pa.nulls(0, list(self.aggregates.values())[number].type)
@@ -168,8 +167,10 @@ class Listing:
 
 
 @compiled
-def _before(places, offset, most, span, bounds, cuts, older, clock):  # type: ignore[no-untyped-def]
+def _before(lists, seen, places, offset, most, span):  # type: ignore[no-untyped-def]
     """The number of the row that is `offset` before each row in its window; -1 if there is none."""
+    _, _, older, clock = lists
+    _, _, bounds, cuts = seen
     found = np.full(len(places), -1, np.int64)
     for which in range(len(places)):
         row = places[which]
@@ -179,7 +180,7 @@ def _before(places, offset, most, span, bounds, cuts, older, clock):  # type: ig
             continue
         while steps < offset and number >= 0:
             number = older[number]
-            if number >= 0 and number < own:  # rows that came later may be among them, by their times
+            if number >= 0 and number < own:  # the list is sorted by time: it may hold rows that came later
                 steps += 1
         if number >= 0 and not (span and clock[number] <= cuts[row]):
             found[which] = number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,15 @@ BLOCK = 1 << 18
 """Pairs in a block, at most, unless a single row makes more."""
 
 
+class Lists(NamedTuple):
+    """The lists of `LinkedRows` for compiled code."""
+
+    newest: Longs
+    latest: Longs
+    older: Longs
+    clock: Longs
+
+
 class RowLists(LinkedRows):
     """Lists of rows per key; only the first side of `LinkedRows` is used."""
 
@@ -26,6 +35,11 @@ class RowLists(LinkedRows):
         super().__init__(rows, span)
         self.columns: set[str] = set()
         """The columns of the rows that are kept."""
+
+    @property
+    def lists(self) -> Lists:
+        """The lists as they are now: their arrays are other ones after rows have been added or dropped."""
+        return Lists(self.newest, self.latest, self.older, self.clock)
 
     def tidy(self) -> None:
         """Drop rows that are in no window; row numbers change."""
@@ -43,11 +57,10 @@ class RowLists(LinkedRows):
         return self.store.take(numbers)
 
 
-@dataclass(frozen=True)
-class Seen:
-    """The part of a window that each row of a frame sees, as it was when the row came.
+class Seen(NamedTuple):
+    """For each row of a frame, the part of a window that it sees, as the window was when the row came.
 
-    It is the list from row number `heads` back, without row numbers from `bounds` on and times up to `cuts`.
+    This part is the list from row number `heads` back, without row numbers >= `bounds` and without times <= `cuts`.
     """
 
     slots: npt.NDArray[np.int32]
@@ -86,12 +99,12 @@ class Memory(RowLists):
         if self.span:
             self.clock[base : base + int(flags.sum())] = times[flags]
         heads, bounds, cuts = (np.empty(count, np.int64) for _ in range(3))
-        window = self.newest, self.latest, self.older, self.clock
-        _enter(slots, own, flags, base, self.span, itself, locked(latest), *window, heads, bounds, cuts)
-        return Seen(slots, heads, bounds, cuts)
+        seen = Seen(slots, heads, bounds, cuts)
+        _enter(self.lists, seen, own, flags, locked(latest), base=base, span=self.span, itself=itself)
+        return seen
 
     def pairs(self, seen: Seen, places: npt.NDArray[np.int64]) -> Iterator[tuple[Longs, Longs, pa.Table]]:
-        """The pairs that the rows at these places make with what they see, in blocks.
+        """The pairs of the rows at these places with the rows that they see, in blocks.
 
         A block has, for each pair, the index in `places` and the row in a table, oldest first; and the table.
         """
@@ -100,10 +113,8 @@ class Memory(RowLists):
         done = 0
         while done < len(places):
             start = done
-            view = seen.heads, seen.bounds, seen.cuts
-            done, used = _list_pairs(
-                readable(places, np.int64), done, self.most, self.span, *view, self.older, self.clock, which, numbers
-            )
+            wanted = readable(places, np.int64)
+            done, used = _list_pairs(self.lists, seen, wanted, done, which, numbers, most=self.most, span=self.span)
             if done == start:
                 which, numbers = np.empty(2 * len(which), np.int64), np.empty(2 * len(which), np.int64)
                 continue
@@ -113,7 +124,7 @@ class Memory(RowLists):
                 yield which[:used], numbers[:used], self.table(met[:count])
 
     def lapse(self, units: Units, now: int) -> None:
-        """Time has reached `now` (microseconds): drop empty windows in time, and rows that have left the others."""
+        """Time has reached `now` (microseconds): drop empty time windows, and rows that have left the others."""
         slots = self.slots.of(units)
         newest = self.newest[slots, 0]
         held = newest >= 0
@@ -126,7 +137,9 @@ class Memory(RowLists):
 
 
 @compiled
-def _enter(slots, own, flags, base, span, itself, latest, newest, latest_of, older, clock, heads, bounds, cuts):  # type: ignore[no-untyped-def]
+def _enter(lists, seen, own, flags, latest, base, span, itself):  # type: ignore[no-untyped-def]
+    newest, latest_of, older, clock = lists
+    slots, heads, bounds, cuts = seen
     number = base
     for row in range(len(slots)):
         slot = slots[row]
@@ -157,8 +170,10 @@ def _enter(slots, own, flags, base, span, itself, latest, newest, latest_of, old
 
 
 @compiled
-def _list_pairs(places, at, most, span, heads, bounds, cuts, older, clock, which, numbers):  # type: ignore[no-untyped-def]
+def _list_pairs(lists, seen, places, at, which, numbers, most, span):  # type: ignore[no-untyped-def]
     """List pairs for places from `at` on. Returns the first place for which there was no room, and the pairs listed."""
+    _, _, older, clock = lists
+    _, heads, bounds, cuts = seen
     used = 0
     for place in range(at, len(places)):
         row = places[place]

@@ -13,7 +13,7 @@ from evenflow.rules.expressions.values.datum import Datum
 from evenflow.rules.expressions.values.decimals import as_decimal
 
 MOST_COMPARED = 76
-"""Digits of decimals that are compared only; computed ones have at most MOST_DIGITS."""
+"""Most digits of decimals in comparisons; results of computations have at most MOST_DIGITS."""
 COMPARISONS = {
     "=": pc.equal,
     "!=": pc.not_equal,

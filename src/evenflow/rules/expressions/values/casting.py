@@ -1,4 +1,4 @@
-"""`cast(value as type)`, with the values of Spark's. What would differ from Spark for some values is refused.
+"""`cast(value as type)`, with the results of Spark. A cast that would differ from Spark for some values is refused.
 
 | from | to |
 |---|---|
@@ -10,8 +10,9 @@
 | dates | date, string |
 | timestamps | date, in the zone of the column |
 
-What does not fit is an error, or without `spark.sql.ansi.enabled` what Spark has then: whole numbers wrap around, those
-made of decimals, too; those made of doubles are the nearest that fit; decimals are null.
+A value that does not fit is an error. Without `spark.sql.ansi.enabled` it becomes what Spark makes of it: a whole
+number wraps around if made of a whole number or decimal, and is the nearest that fits if made of a double; a decimal
+is null.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ NUMBER = {
     "whole": r"^[+-]?[0-9]{1,19}$",
     "double": r"^[+-]?([0-9]{1,17}(\.[0-9]{0,17})?|\.[0-9]{1,17})([eE][+-]?[0-9]{1,2})?$",
 }
-"""Texts that are numbers. Spark takes more for numbers, such as '1d': such texts are an error, never another number."""
+"""Texts that are numbers. Spark accepts more texts, such as '1d': these are an error here, never another number."""
 
 
 def type_of(node: s.Cast, scope: Scope) -> pa.DataType:
@@ -147,7 +148,7 @@ def _truncated(new: pa.DataType, floats: bool, ansi: bool, what: str) -> Apply:
 
 
 def _low_words(whole: pa.Array) -> pa.Array:
-    """The lowest 64 bits of decimals without a fraction: what Java makes of one that is too large."""
+    """The lowest 64 bits of decimals without a fraction, as Java cuts decimals that are too large."""
     words = np.frombuffer(whole.buffers()[1], np.int64).reshape(-1, 4)[whole.offset : whole.offset + len(whole)]
     return pa.array(words[:, 0], mask=whole.is_null().to_numpy(zero_copy_only=False))
 

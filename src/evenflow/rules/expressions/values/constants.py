@@ -1,8 +1,8 @@
-"""Constants, which are doubles or decimals depending on what stands beside them.
+"""Constants, which are doubles or decimals depending on their neighbours in an expression.
 
 A constant such as `0.1` is a double beside doubles and whole numbers, and a decimal beside decimals; there `2` is a
 decimal of one digit. An expression of constants alone can be either, too. It is therefore compiled both ways
-(`Compiled.exact` is the decimal), and whoever combines it with another expression chooses.
+(`Compiled.exact` is the decimal), and the operator that combines it with another expression chooses.
 """
 
 from __future__ import annotations

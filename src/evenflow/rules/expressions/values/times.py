@@ -30,16 +30,16 @@ def time_constant(value: date) -> Compiled:
 
 
 def check_zone(node: s.Expression, part: Compiled, scope: Scope) -> None:
-    """Refuse a constant with an offset where its day or hour matters: that is of Spark's zone, which is not known."""
+    """Refuse a constant with an offset where its day or hour matters: they depend on Spark's unknown zone."""
     constant = not part.columns and not part.calls
     if constant and pa.types.is_timestamp(part.type) and part.type.tz is not None:
         raise scope.text.error(f"{show(node)} has an offset: its days and hours are not known, write it without", node)
 
 
 def in_one_zone(parts: Sequence[Compiled]) -> Sequence[Compiled]:
-    """Times that are to be compared or subtracted: dates and constants in the zone of the columns, if these have one.
+    """Times to compare or subtract: dates and constants are put in the zone of the columns, if these have one.
 
-    That is the zone of Spark's session: there a date is its first moment.
+    This is the zone of Spark's session. A date becomes its first moment there.
     """
     zones = {part.type.tz for part in parts if pa.types.is_timestamp(part.type) and part.type.tz and part.columns}
     if len(zones) != 1:
@@ -55,7 +55,7 @@ def _in_zone(part: Compiled, zone: str) -> Compiled:
         return pc.assume_timezone(pc.cast(value, NAIVE), zone, ambiguous="earliest", nonexistent="latest")
 
     def at_moment(value: Datum) -> Datum:
-        """Of a constant; one in the gap of a clock change is as much later as the gap is long, as with Spark."""
+        """A constant in the zone; a time in the gap of a clock change moves on by the gap's length, as in Spark."""
         if zone[0] in "+-":
             return placed(value)
         return pa.scalar(value.as_py().replace(tzinfo=ZoneInfo(zone)).astimezone(UTC), kind)
