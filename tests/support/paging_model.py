@@ -9,10 +9,10 @@ from evenflow.operators.aggregates.rolling import RollingMean
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.joins.join import WindowJoin
 from evenflow.operators.keyed import KeyedOperator
+from evenflow.scratch.files import pack
 from evenflow.state.paging.paged import Paged
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.sizing import bytes_of
-from evenflow.state.paging.spill import pack
 
 
 class Clock:

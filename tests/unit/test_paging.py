@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState, FunctionError, InvalidArgument, MemoryBudget, SpillError
 from evenflow.operators.aggregates.rolling import RollingMean
-from evenflow.state.paging import spill, swap
+from evenflow.scratch import files as scratch_files
+from evenflow.scratch.files import Spill, pack, sweep, unpack
+from evenflow.state.paging import swap
 from evenflow.state.paging.operator import sizes_of
 from evenflow.state.paging.paged import Spilled
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.residents import Residents
 from evenflow.state.paging.sizing import bytes_of
-from evenflow.state.paging.spill import Spill, pack, sweep, unpack
 from tests.support import paging_model as model
 
 UNITS = 16
@@ -568,7 +569,7 @@ def test_snapshots_are_the_same_from_memory_and_from_disk(tmp_path):
 
 
 def test_a_file_is_written_anew_when_most_of_it_is_dead(tmp_path, monkeypatch):
-    monkeypatch.setattr(spill, "WORTH", 0)
+    monkeypatch.setattr(scratch_files, "WORTH", 0)
     directory = Spill(tmp_path)
     segment = directory.segment()
     states = {number: [np.arange(100 * number), {"a": number}] for number in range(1, 10)}
@@ -607,7 +608,7 @@ def test_files_stay_few_however_units_come_and_go(tmp_path, monkeypatch):
 
 def test_what_killed_processes_left_is_swept(tmp_path):
     mine = Spill(tmp_path)
-    dead = tmp_path / f"{spill.PREFIX}999999999-abc"
+    dead = tmp_path / f"{scratch_files.PREFIX}999999999-abc"
     dead.mkdir()
     (dead / "1.spill").write_bytes(b"x")
     sweep(tmp_path)

@@ -11,9 +11,9 @@ from evenflow.operators.time.chunks import ROW_BYTES
 from evenflow.operators.time.room import BANDS, SMALL, WaitingRoom
 from evenflow.operators.time.timed import END, NOW, Timed
 from evenflow.operators.time.waiting import Waiting
+from evenflow.scratch.files import Segment, Spill
 from evenflow.state.paging.paged import Paged, Spilled
 from evenflow.state.paging.pool import Pool
-from evenflow.state.paging.spill import Segment, Spill
 
 UNITS = 33
 ROWS = pa.schema({"who": pa.int64(), "at": pa.int64(), "text": pa.string()})

@@ -10,7 +10,7 @@ import pytest
 
 from evenflow.errors import CorruptState, InvalidArgument, SpillError, StateLost, StoreInUse
 from evenflow.runtime.feeder.task import REAL
-from evenflow.state.paging.spill import Spill
+from evenflow.scratch.files import Spill
 from evenflow.state.store.claims.claim import claim
 from evenflow.state.store.claims.fence import Fence, FencedView
 from evenflow.state.store.claims.generations import CLAIMS, NOBODY, Holding, Mark

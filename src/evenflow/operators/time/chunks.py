@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.operators.keyed import Units
-from evenflow.operators.time.waiting import Longs, Waiting
+from evenflow.operators.time.waiting import Waiting
+from evenflow.scratch.rows import Numbers
 
 ROW_BYTES = 24
 """Of a row beside its columns: unit, key, time, and its place by unit."""
@@ -28,7 +29,7 @@ class Chunk:
         self.earliest, self.latest = int(waiting.times.min()), int(waiting.times.max())
         self._here: Marks | None = None
         """Marks rows that have not left; None while that is all of them."""
-        self._by_unit: tuple[Places, Longs] | None = None
+        self._by_unit: tuple[Places, Numbers] | None = None
         """The places of the rows, unit by unit; and where each unit's begin, and the last one's end."""
 
     @property
@@ -55,7 +56,7 @@ class Chunk:
         found: Places = places[offsets + np.arange(len(offsets))]
         return found if self._here is None else found[self._here[found]]
 
-    def due(self, units: Units, until: Longs, many: bool) -> Places:
+    def due(self, units: Units, until: Numbers, many: bool) -> Places:
         """The places of rows of some units whose time is before `until`, which has a time for every unit."""
         places = self.of(units, many)
         waiting = self.waiting

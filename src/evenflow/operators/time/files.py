@@ -2,51 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
-
 import numpy as np
 
 from evenflow.operators.keyed import Units
 from evenflow.operators.time.waiting import Waiting
-
-
-class File(Protocol):
-    """Numbered entries on disk, each a list of buffers."""
-
-    @property
-    def live(self) -> int:
-        """Bytes of all entries."""
-
-    def append(self, items: Iterable[tuple[int, list[Any]]]) -> None:
-        """Add entries; all or, with an error, none."""
-
-    def read(self, numbers: Iterable[int]) -> Iterator[tuple[int, list[memoryview]]]:
-        """Read entries, which stay."""
-
-    def drop(self, numbers: Iterable[int]) -> None:
-        """Forget entries; the file is removed with the last of them."""
+from evenflow.scratch.rows import NewFile, RowFile, bounds_of
 
 
 class Shelved:
-    """A file of rows. Its entries are bands: the rows of `width` units with consecutive numbers."""
+    """A file of rows, in bands: the rows of `width` units with consecutive numbers."""
 
-    def __init__(self, waiting: Waiting, width: int, file: File) -> None:
+    def __init__(self, waiting: Waiting, width: int, file: NewFile) -> None:
         self.earliest = int(waiting.times.min())
         self.left = len(waiting)
         """How many rows it has."""
-        self._width, self._file = width, file
-        bands = waiting.units // width
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(bands, minlength=1))])
-        ordered = waiting.pick(np.argsort(bands.astype(np.uint8), kind="stable"))
-        self._bands = set(np.flatnonzero(np.diff(bounds)).tolist())
-        parts = {band: ordered.part(*bounds[band : band + 2].tolist()) for band in sorted(self._bands)}
-        file.append((band, [part.packed()]) for band, part in parts.items())
+        self._width = width
+        bands = (waiting.units // width).astype(np.uint8)
+        order = np.argsort(bands, kind="stable")
+        bounds = bounds_of(bands[order])
+        self._bands = set(bounds)
+        self._file = RowFile(waiting.pick(order).packed(), bounds, file)
 
     @property
     def nbytes(self) -> int:
         """Bytes on disk."""
-        return self._file.live
+        return self._file.nbytes
 
     def drop(self) -> None:
         """Remove the file."""
@@ -55,7 +35,7 @@ class Shelved:
     def read(self, units: Units) -> list[Waiting]:
         """The rows of all bands in which some units lie; they stay."""
         bands = self._bands.intersection((units // self._width).tolist())
-        return [Waiting.unpacked(content) for _, (content,) in self._file.read(sorted(bands))] if bands else []
+        return [Waiting.unpacked(batch) for batch in self._file.read(sorted(bands))] if bands else []
 
     def take(self, units: Units) -> list[Waiting]:
         """Take out the rows of all bands in which some units lie."""

@@ -11,14 +11,13 @@ with numbers close to each other lie together in a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from evenflow.operators.keyed import Units
 from evenflow.operators.time.chunks import Chunk, merged
-from evenflow.operators.time.files import File, Shelved
-from evenflow.operators.time.waiting import Longs, Waiting
+from evenflow.operators.time.files import Shelved
+from evenflow.operators.time.waiting import Waiting
+from evenflow.scratch.rows import NewFile, Numbers
 
 MERGED_BYTES = 32 << 20
 """Batches are joined up to about this size: larger ones take longer to copy, and their memory longer to come free."""
@@ -83,7 +82,7 @@ class WaitingRoom:
             if len(self._fresh) > FRESH:
                 self._join()
 
-    def shelve(self, amount: int, file: Callable[[], File]) -> None:
+    def shelve(self, amount: int, file: NewFile) -> None:
         """Put rows on disk, at least `amount` bytes if there are so many; those that wait for the latest time first."""
         wanted = self.nbytes - amount
         self._looked = (-1, [])
@@ -97,7 +96,7 @@ class WaitingRoom:
             made: list[Shelved] = []
             try:
                 for some in np.array_split(order, min(len(order), max(1, SLICES * chunk.nbytes // self.largest))):
-                    made.append(Shelved(rest.pick(some), self._width, file()))
+                    made.append(Shelved(rest.pick(some), self._width, file))
             except BaseException:  # a full disk: all of it is still here
                 for shelved in made:
                     shelved.drop()
@@ -105,7 +104,7 @@ class WaitingRoom:
             self._shelved += made
             self._joined.remove(chunk)
 
-    def take(self, units: Units, until: Longs | None = None) -> Waiting | None:
+    def take(self, units: Units, until: Numbers | None = None) -> Waiting | None:
         """Take out rows of some units: those whose time is before `until`, which has a time for every unit, or all."""
         self._looked = (-1, [])
         if not self.counts[units].any():
@@ -152,7 +151,7 @@ class WaitingRoom:
             self._looked = unit // self._width, self._on_disk(units)
         return self._copied(units, self._looked[1])
 
-    def sizes(self, units: Units) -> Longs:
+    def sizes(self, units: Units) -> Numbers:
         """Bytes of the rows of each of the units, wherever they are, by the average row."""
         rows = sum(len(chunk.waiting) for chunk in self._chunks) + sum(shelved.left for shelved in self._shelved)
         each = (self.nbytes + self.shelved) / rows if rows else 0.0

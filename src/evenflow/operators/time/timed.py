@@ -20,7 +20,7 @@ or all of it, once more, END comes again and the results are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,12 @@ from evenflow.operators.columns import microseconds
 from evenflow.operators.conform import conform, refit
 from evenflow.operators.declared import reads_of
 from evenflow.operators.keyed import KeyedOperator, Keys, Units, overrides
-from evenflow.operators.time.files import File
 from evenflow.operators.time.inputs import InputProgress, Inputs
 from evenflow.operators.time.ordering import arranged, comparable
 from evenflow.operators.time.overtaken import Overtaken
 from evenflow.operators.time.room import WaitingRoom
 from evenflow.operators.time.waiting import FOREVER, Waiting
+from evenflow.scratch.rows import NewFile
 
 NOW = pa.field("__evenflow_now", pa.int64())
 """The column that makes a row a tick: the time in microseconds, END or FLUSH; null in the user's rows."""
@@ -127,7 +127,8 @@ class Timed(KeyedOperator):
         for start, stop, told in _runs(rows.columns[width:]):
             if told is None:
                 part = rows.slice(start, stop - start).select(list(range(width)))
-                self._room.add(Waiting(part, units[start:stop], keys[start:stop], self._times(part)))
+                some = slice(start, stop)
+                self._room.add(Waiting(rows=part, units=units[some], keys=keys[some], times=self._times(part)))
             else:
                 results += self._tick(told, np.unique(units[start:stop]))
         if len(results) == 1:
@@ -257,7 +258,7 @@ class Timed(KeyedOperator):
         """Bytes of the waiting rows of each of the units, in memory and on disk."""
         return self._room.sizes(units)
 
-    def shelve(self, amount: int, largest: int, file: Callable[[], File]) -> None:
+    def shelve(self, amount: int, largest: int, file: NewFile) -> None:
         """Put at least `amount` bytes of rows on disk, if there are so many; batches in memory: `largest` at most."""
         self._room.largest = min(self._room.largest, largest)
         self._room.shelve(amount, file)
@@ -295,7 +296,8 @@ class Timed(KeyedOperator):
             self._progress.install(unit, reached)
         if waiting is not None:
             rows, keys = self._fitting(waiting[0]), waiting[1]
-            self._room.add(Waiting(rows, np.full(len(keys), unit, np.int32), keys, self._times(rows)))
+            units = np.full(len(keys), unit, np.int32)
+            self._room.add(Waiting(rows=rows, units=units, keys=keys, times=self._times(rows)))
 
     def joined(self, aside: Any, inner: Any) -> Any:
         """The state of a unit; None if it has none."""

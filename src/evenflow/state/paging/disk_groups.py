@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.errors import SpillError
+from evenflow.scratch.files import Part, Segment
 from evenflow.state.paging.pending import Pending
-from evenflow.state.paging.spill import Part, Segment
 
 FEW = 16
 """Up to this many files, however small, are left as they are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import FunctionError
+from evenflow.scratch.rows import NewFile
 
 Units = npt.NDArray[np.int32]
 Keys = npt.NDArray[np.int64]
@@ -71,7 +72,7 @@ class Parted(Protocol):
     def aside_sizes(self, units: Units) -> npt.NDArray[np.int64]:
         """Bytes of it for each of the units, in memory and on disk."""
 
-    def shelve(self, amount: int, largest: int, file: Callable[[], Any]) -> None:
+    def shelve(self, amount: int, largest: int, file: NewFile) -> None:
         """Put at least `amount` bytes of it on disk, if there are so many; batches in memory get at most `largest`."""
 
     def extract_aside(self, unit: int) -> Any:

@@ -19,12 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SpillError
+from evenflow.scratch.files import unpack
 from evenflow.state.paging.operator import HostedOperator, Keys, Operator, Units, sizes_of
 from evenflow.state.paging.pending import PendingRows
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.processing import Done, Processing
 from evenflow.state.paging.rotation import Gap, Rotation
-from evenflow.state.paging.spill import unpack
 from evenflow.state.paging.swap import Swap, release
 
 
@@ -270,9 +270,9 @@ class Paged:
             return taken
         for piece in self._pending.gather([group.number], self._groups.waiting(group)):
             rows = piece.load()
-            mine = rows.units == unit
-            self._pending.add(rows.where(~mine), self._clock())
-            taken += self._processing.leave(rows.where(mine))
+            mine, others = rows.split(rows.units == unit)
+            self._pending.add(others, self._clock())
+            taken += self._processing.leave(mine)
         return taken
 
     def _advance(self) -> list[Done]:

@@ -7,106 +7,69 @@ the rows of a unit are in their order from run to run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import SpillError
-from evenflow.state.paging.operator import Keys, Units
-from evenflow.state.paging.spill import Segment
+from evenflow.scratch.rows import (
+    Bounds,
+    NewFile,
+    Numbers,
+    RowFile,
+    UnitRows,
+    bounds_of,
+    joined_batches,
+    order_of,
+)
 
 RUNS = 8
 """With this many runs in memory they are merged into one."""
 
-Longs = npt.NDArray[np.int64]
-Bounds = tuple[int, int]
-"""The place of the first row, and the one after the last."""
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingRows(UnitRows):
+    """Rows, and for each also the number of the batch it came in and its place there."""
 
-@dataclass(frozen=True, slots=True)
-class PendingRows:
-    """Rows, and for each its unit, its key, the number of the batch it came in and its place there."""
-
-    batch: pa.RecordBatch
-    units: Units
-    keys: Keys
-    tags: Longs
-    places: Longs
-
-    def __len__(self) -> int:
-        return len(self.units)
+    tags: Numbers
+    places: Numbers
 
     @property
     def nbytes(self) -> int:
-        return int(self.batch.nbytes) + 28 * len(self)
+        return int(self.rows.nbytes) + 28 * len(self)
 
-    def where(self, mask: npt.NDArray[np.bool_]) -> PendingRows:
-        """A copy of the rows for which `mask` is true, in their order."""
-        some = np.flatnonzero(mask)
-        batch = self.batch.take(pa.array(some))
-        return PendingRows(batch, self.units[some], self.keys[some], self.tags[some], self.places[some])
-
-    def part(self, start: int, stop: int) -> PendingRows:
-        """Consecutive rows; nothing is copied."""
-        some = slice(start, stop)
-        batch = self.batch.slice(start, stop - start)
-        return PendingRows(batch, self.units[some], self.keys[some], self.tags[some], self.places[some])
-
-    def packed(self) -> pa.RecordBatch:
-        """One batch of the columns and, as further columns, units, keys, tags and places."""
-        columns = [pa.array(each) for each in (self.units, self.keys, self.tags, self.places)]
-        fields = [pa.field("", column.type) for column in columns]
-        return pa.RecordBatch.from_arrays(
-            [*self.batch.columns, *columns], schema=pa.schema([*self.batch.schema, *fields])
-        )
-
-    @staticmethod
-    def unpacked(batch: pa.RecordBatch) -> PendingRows:
-        """The reverse of `packed`."""
-        width = batch.num_columns - 4
-        return PendingRows(batch.select(list(range(width))), *(batch.column(width + i).to_numpy() for i in range(4)))
+    def split(self, mask: npt.NDArray[np.bool_]) -> tuple[PendingRows, PendingRows]:
+        """Copies of the rows for which `mask` is true, and of the others."""
+        return self.pick(np.flatnonzero(mask)), self.pick(np.flatnonzero(~mask))
 
 
 class _Run:
-    """Packed rows, sorted by group: in memory, or in a file with an entry for each group."""
+    """Packed rows, sorted by group: in memory, or in a file."""
 
     def __init__(self, batch: pa.RecordBatch, bounds: dict[int, Bounds]) -> None:
-        self.batch: pa.RecordBatch | None = batch
-        self.schema = batch.schema
+        self.content: pa.RecordBatch | RowFile = batch
         self.nbytes = int(batch.nbytes)
         self.bounds = bounds
         """By group, where its rows are; groups that were gathered are not among them."""
         self.lent = 0
         """Pieces that were handed out and not loaded yet."""
-        self.segment: Segment | None = None
 
-    def move(self, segment: Segment) -> None:
+    @property
+    def file(self) -> RowFile | None:
+        """The file, if the rows are on disk."""
+        return self.content if isinstance(self.content, RowFile) else None
+
+    def move(self, file: NewFile) -> None:
         """Move to disk; with a SpillError nothing has changed."""
-        assert self.batch is not None
-        plain = _is_plain(self.schema)
-        try:
-            for group, (start, stop) in self.bounds.items():
-                piece = self.batch.slice(start, stop - start)
-                content = piece.serialize() if plain else _stream(piece)
-                segment.append([(group, [content])])
-        except SpillError:
-            segment.drop(list(segment.entries))
-            raise
-        self.batch, self.segment = None, segment
+        self.content = RowFile(self.content, self.bounds, file)
 
     def read(self, bounds: dict[int, Bounds]) -> pa.RecordBatch:
         """The rows of some groups, one group after the other."""
-        if self.segment is None:
-            assert self.batch is not None
-            return self.batch.take(pa.array(np.concatenate([np.arange(*each) for each in bounds.values()])))
-        buffers = [pa.py_buffer(content) for _, (content,) in self.segment.read(bounds)]
-        if _is_plain(self.schema):
-            return _joined([pa.ipc.read_record_batch(buffer, self.schema) for buffer in buffers])
-        return _joined([_one(pa.ipc.open_stream(buffer).read_all()) for buffer in buffers])
+        if isinstance(self.content, RowFile):
+            return joined_batches(list(self.content.read(bounds)))
+        return self.content.take(pa.array(np.concatenate([np.arange(*each) for each in bounds.values()])))
 
 
 class PendingPiece:
@@ -122,7 +85,7 @@ class PendingPiece:
         batch = self._run.read(self._bounds)
         if len(self._bounds) > 1:
             tags = batch.column(batch.num_columns - 2).to_numpy()
-            batch = batch.take(pa.array(_order(tags)))
+            batch = batch.take(pa.array(order_of(tags)))
         self._pending.release(self._run, self._bounds)
         return PendingRows.unpacked(batch)
 
@@ -130,7 +93,7 @@ class PendingPiece:
 class Pending:
     """All pending input of one evaluation. `group_of` has the number of each unit's group, and is kept up to date."""
 
-    def __init__(self, units: int, group_of: npt.NDArray[np.int32], segment: Callable[[], Segment]) -> None:
+    def __init__(self, units: int, group_of: npt.NDArray[np.int32], file: NewFile) -> None:
         self.waiting = np.zeros(units, np.int64)
         """By unit, how many rows wait."""
         self.since = np.zeros(units)
@@ -140,7 +103,7 @@ class Pending:
         """Bytes in memory."""
         self._bytes = 0.0
         self._group_of = group_of
-        self._segment = segment
+        self._new_file = file
         self._fresh: list[PendingRows] = []
         self._runs: list[_Run] = []
         self._lent: list[_Run] = []
@@ -166,14 +129,14 @@ class Pending:
     @property
     def disk(self) -> int:
         """Bytes on disk."""
-        return sum(run.segment.live for run in {*self._runs, *self._lent} if run.segment is not None)
+        return sum(run.file.nbytes for run in {*self._runs, *self._lent} if run.file is not None)
 
     @property
     def files(self) -> int:
         """Files on disk."""
-        return sum(run.segment is not None for run in {*self._runs, *self._lent})
+        return sum(run.file is not None for run in {*self._runs, *self._lent})
 
-    def gather(self, groups: Iterable[int], units: Longs) -> list[PendingPiece]:
+    def gather(self, groups: Iterable[int], units: Numbers) -> list[PendingPiece]:
         """Hand out all rows of some groups, oldest first; `units` are the groups' units that have rows."""
         wanted = set(groups)
         self._sort()
@@ -193,24 +156,24 @@ class Pending:
     def release(self, run: _Run, groups: Iterable[int]) -> None:
         """A piece of a run has been loaded: its rows are not needed again."""
         run.lent -= 1
-        if run.segment is not None:
-            run.segment.drop(groups)
+        if run.file is not None:
+            run.file.drop(groups)
         if not run.bounds and not run.lent:
             self._lent.remove(run)
-            if run.segment is None:
+            if run.file is None:
                 self.memory -= run.nbytes
 
     def to_disk(self) -> None:
         """Write all rows that are in memory to a file; with a SpillError they stay in memory."""
         self._sort(merge=True)
         for run in self._runs:
-            if run.segment is None:
-                run.move(self._segment())
+            if run.file is None:
+                run.move(self._new_file)
                 self.memory -= run.nbytes
 
     def _sort(self, merge: bool = False) -> None:
         """Make a run of the rows that came since the last one, with `merge` of all that are in memory."""
-        mine = [run for run in self._runs if run.segment is None]
+        mine = [run for run in self._runs if run.file is None]
         some = len(mine) + bool(self._fresh) > 1 or any(run.lent for run in mine)
         merge = (merge and some) or len(mine) >= RUNS
         if not self._fresh and not merge:
@@ -218,58 +181,17 @@ class Pending:
         batches = [rows.packed() for rows in self._fresh]
         if merge:
             batches = [run.read(run.bounds) for run in mine] + batches
-            self._runs = [run for run in self._runs if run.segment is not None]
+            self._runs = [run for run in self._runs if run.file is not None]
             for run in mine:
                 run.bounds = {}
             self._lent += [run for run in mine if run.lent]
             self.memory -= sum(run.nbytes for run in mine if not run.lent)
         self.memory -= sum(rows.nbytes for rows in self._fresh)
         self._fresh = []
-        batch = _joined(batches)
+        batch = joined_batches(batches)
         groups = self._group_of[batch.column(batch.num_columns - 4).to_numpy()]
-        order = _order(groups)
+        order = order_of(groups)
         groups = groups[order]
-        run = _Run(batch.take(pa.array(order)), {int(groups[start]): (start, stop) for start, stop in runs(groups)})
+        run = _Run(batch.take(pa.array(order)), bounds_of(groups))
         self.memory += run.nbytes
         self._runs.append(run)
-
-
-def _order(values: npt.NDArray[np.integer[Any]]) -> Longs:
-    """A stable order of the values; in linear time if they are close to each other."""
-    least = int(values.min())
-    if int(values.max()) - least < 1 << 16:
-        return np.argsort((values - least).astype(np.uint16), kind="stable")
-    return np.argsort(values, kind="stable")
-
-
-def runs(values: npt.NDArray[np.integer[Any]]) -> list[Bounds]:
-    """The bounds of each series of equal neighbours."""
-    starts = np.flatnonzero(np.diff(values, prepend=values[:1] - 1)).tolist()
-    return list(zip(starts, [*starts[1:], len(values)], strict=True)) if starts else []
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else _one(pa.Table.from_batches(batches))
-
-
-def _one(table: pa.Table) -> pa.RecordBatch:
-    columns = table.unify_dictionaries().columns
-    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in columns], schema=table.schema)
-
-
-def _stream(batch: pa.RecordBatch) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
-
-
-def _is_plain(schema: pa.Schema) -> bool:
-    """Whether a batch of this schema has no dictionaries, so that it can be written without its schema."""
-    return not any(_has_dictionary(field.type) for field in schema)
-
-
-def _has_dictionary(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return True
-    return any(_has_dictionary(kind.field(i).type) for i in range(kind.num_fields))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import FunctionError
+from evenflow.scratch.rows import runs
 from evenflow.state.paging.batch_ids import BatchIds
 from evenflow.state.paging.operator import HostedOperator, Keys, Origin, Units
-from evenflow.state.paging.pending import PendingPiece, PendingRows, runs
+from evenflow.state.paging.pending import PendingPiece, PendingRows
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.swap import Swap
 
@@ -59,7 +60,7 @@ class Processing:
             self._ready.append(Done(tag, np.empty(0, np.int64), out, origin, 0))
         else:
             numbers = np.full(count, self._tags.number(tag, count))
-            self._todo.append(PendingRows(rows, units, keys, numbers, np.arange(count)))
+            self._todo.append(PendingRows(rows=rows, units=units, keys=keys, tags=numbers, places=np.arange(count)))
 
     def go_on(self, pieces: Iterable[PendingPiece]) -> None:
         """Process rows next that have waited for units which are in memory now."""
@@ -81,8 +82,8 @@ class Processing:
             rows = self._todo[0] = first.load() if isinstance(first, PendingPiece) else first
             here = self._memory.here[rows.units]
             if not here.all():
-                self._todo[0] = rows.where(here)
-                self._swap.wait(rows.where(~here))
+                self._todo[0], others = rows.split(here)
+                self._swap.wait(others)
                 continue
             piece, rest = self._cut(rows)
             if len(rest):
@@ -104,7 +105,7 @@ class Processing:
         """Rows that `leave` gave elsewhere wait here from now on."""
         for tag, rows in arrived:
             numbers = np.full(len(rows), self._tags.number(tag, len(rows)))
-            self._swap.wait(PendingRows(rows.batch, rows.units, rows.keys, numbers, rows.places))
+            self._swap.wait(replace(rows, tags=numbers))
 
     # -- one step
 
@@ -117,11 +118,11 @@ class Processing:
             end = int(others[0])
             piece, rest = self._cut(rows.part(0, end))
             after = rows.part(end, len(rows))
-            return piece, _chain(rest, after) if len(rest) else after
+            return piece, PendingRows.joined([rest, after]) if len(rest) else after
         mine = self.fitting(rows.units)
         if mine.all():
             return rows, rows.part(0, 0)
-        return rows.where(mine), rows.where(~mine)
+        return rows.split(mine)
 
     def fitting(self, units: Units) -> npt.NDArray[np.bool_]:
         """Marks those of some rows, given by their units, that can be processed as `_cut` says."""
@@ -151,9 +152,7 @@ class Processing:
     def _apply(self, rows: PendingRows) -> None:
         """Process rows of units in memory, all of one batch or such that results can be told apart."""
         aside = self._swap.aside
-        out, origin = self._hosted.process(
-            self._operator, rows.batch, rows.units, rows.keys, self._ordered, placed=True
-        )
+        out, origin = self._hosted.process(self._operator, rows.rows, rows.units, rows.keys, self._ordered, placed=True)
         self._apart = self._apart and origin is None
         if self._pool.budget is not None:
             self._memory.note(rows.units)
@@ -177,10 +176,3 @@ class Processing:
 
 def _whole(growth: float) -> int:
     return int(min(growth, 1 << 60))
-
-
-def _chain(first: PendingRows, second: PendingRows) -> PendingRows:
-    """Rows one after the other."""
-    batch = pa.concat_batches([first.batch, second.batch])
-    names = ("units", "keys", "tags", "places")
-    return PendingRows(batch, *(np.concatenate([getattr(each, name) for each in (first, second)]) for name in names))

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from evenflow.scratch.files import Part
 from evenflow.state.paging.operator import Operator, Units, sizes_of
 from evenflow.state.paging.sizing import bytes_of
-from evenflow.state.paging.spill import Part
 
 Longs = npt.NDArray[np.int64]
 

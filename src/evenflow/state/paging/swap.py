@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import FunctionError, MemoryBudget, SpillError
+from evenflow.scratch.files import Part, Segment, Spill, pack, unpack
 from evenflow.state.paging.disk_groups import DiskGroup, DiskGroups
 from evenflow.state.paging.operator import Operator, Parted
 from evenflow.state.paging.pending import Pending, PendingPiece, PendingRows
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.residents import Residents
-from evenflow.state.paging.spill import Part, Segment, Spill, pack, unpack
 
 GROUPS = 16
 """A group of units is a budget divided by this; so is what goes to disk at a time."""

@@ -19,12 +19,12 @@ from evenflow.errors import ProtocolError
 from evenflow.graph.hosted import GraphState
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
+from evenflow.scratch.files import sweep
 from evenflow.state.paging.operator import Operator
 from evenflow.state.paging.paged import Paged
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.processing import Done
 from evenflow.state.paging.rotation import Gap
-from evenflow.state.paging.spill import sweep
 
 Instance = KeyedOperator | Paged
 """An instance of an operator, which has the state of one evaluation."""

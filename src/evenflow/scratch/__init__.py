@@ -1,0 +1,1 @@
+"""Scratch files: state and rows that do not fit into memory."""
