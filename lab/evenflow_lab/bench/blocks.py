@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ Block = npt.NDArray[np.uint8]
 @dataclass
 class Blocks(KeyedOperator):
     """A block of random bytes for each unit that has had a row; a batch of rows touches those of its units."""
+
+    order_sensitive: ClassVar[bool] = False
 
     block_bytes: int
     blocks: dict[int, Block] = field(default_factory=dict)

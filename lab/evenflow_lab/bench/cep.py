@@ -266,8 +266,4 @@ def warm_up(spark: SparkSession) -> None:
 
 def report(setting: CepSetting, results: list[CepResult]) -> dict[str, object]:
     """The figures that the command writes as JSON."""
-    return {
-        "emulated": True,
-        "setting": asdict(setting),
-        "results": [asdict(result) for result in results],
-    }
+    return {"emulated": True, "setting": asdict(setting), "results": [asdict(result) for result in results]}

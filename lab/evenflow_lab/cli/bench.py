@@ -248,10 +248,7 @@ def _lack(memory: str, short: int, since: float, until: float, workers: int) -> 
 
 
 def _compared(
-    names: Sequence[str],
-    run: Callable[[str, Path | None, Watch], Result],
-    rows: float,
-    event_logs: Path | None,
+    names: Sequence[str], run: Callable[[str, Path | None, Watch], Result], rows: float, event_logs: Path | None
 ) -> list[Result]:
     """The results of runs of so many rows each: a bar for each one, and a new event log if there is a directory."""
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"), TimeElapsedColumn()

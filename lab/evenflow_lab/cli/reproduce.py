@@ -16,15 +16,7 @@ import typer
 from rich.table import Table
 
 from evenflow._version import __version__
-from evenflow.cli.terminal import (
-    JsonFile,
-    check_writable,
-    console,
-    guard,
-    make_folder,
-    progress_bars,
-    write_figures,
-)
+from evenflow.cli.terminal import JsonFile, check_writable, console, guard, make_folder, progress_bars, write_figures
 from evenflow_lab.experiments.base import Setting
 from evenflow_lab.experiments.runner import JudgedClaim, Watch
 

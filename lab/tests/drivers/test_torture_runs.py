@@ -67,7 +67,7 @@ GRAPHS = {
     "a worker is killed as operators of a graph move, then the driver": (
         905,  # all kinds of nodes, most of them in one chain
         [Fault("kill", "worker", "extract", nth=1), Fault("kill", "driver", "whole", "after", nth=3)],
-    ),
+    )
 }
 """Seeds, which tell the graph, and faults."""
 SCHEDULES = {
@@ -137,16 +137,7 @@ def using(folder):
 
 @pytest.mark.timeout(300)
 def test_a_run_that_is_interrupted_leaves_nothing(tmp_path, eventually):
-    command = [
-        sys.executable,
-        "-m",
-        "evenflow",
-        "torture",
-        "--schedules",
-        "8",
-        "--json",
-        str(tmp_path / "out.json"),
-    ]
+    command = [sys.executable, "-m", "evenflow", "torture", "--schedules", "8", "--json", str(tmp_path / "out.json")]
     folder = tmp_path / "tmp"
     folder.mkdir()
     process = subprocess.Popen(command, env=os.environ | {"TMPDIR": str(folder)}, stdout=subprocess.DEVNULL)

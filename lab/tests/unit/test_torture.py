@@ -10,9 +10,7 @@ import pytest
 from evenflow.testing import check_operator
 from evenflow_lab.torture import view
 from evenflow_lab.torture.drawing import draw
-from evenflow_lab.torture.jobs.check import (
-    Verdict,
-)
+from evenflow_lab.torture.jobs.check import Verdict
 from evenflow_lab.torture.jobs.operator import Counted
 from evenflow_lab.torture.jobs.rows import reference, rows_of, write
 from evenflow_lab.torture.report import ScheduleOutcome, TortureReport

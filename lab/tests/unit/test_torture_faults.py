@@ -19,12 +19,7 @@ from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import Place
 from evenflow_lab.torture.faults import blunders, clock, copies, damage, hooks, spill, store
 from evenflow_lab.torture.jobs.renaming import OTHER, Naming, Renaming
-from evenflow_lab.torture.schedule import (
-    DAMAGES,
-    Fault,
-    Job,
-    Schedule,
-)
+from evenflow_lab.torture.schedule import DAMAGES, Fault, Job, Schedule
 
 JOB = Job(batches=2, rows=40, keys=9, partitions=3, workers=2, units=8)
 

@@ -20,10 +20,7 @@ from evenflow_lab.torture.jobs.check import (
     verdict,
 )
 from evenflow_lab.torture.jobs.rows import InputRows, reference, rows_of, windowed
-from evenflow_lab.torture.schedule import (
-    Job,
-    Schedule,
-)
+from evenflow_lab.torture.schedule import Job, Schedule
 
 JOB = Job(batches=2, rows=40, keys=9, partitions=3, workers=2, units=8)
 

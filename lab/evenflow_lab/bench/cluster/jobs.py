@@ -82,10 +82,7 @@ JOBS: dict[str, tuple[str, Callable[[SparkSession, Path], float]]] = {
     "ordered": ("identity ordered_map", ordered),
     "keyed": ("rolling mean, stream", keyed),
     "durable": ("rolling mean, stream with a checkpoint", lambda spark, home: keyed(spark, home, checkpoint=True)),
-    "wide": (
-        "the same, with three columns more",
-        lambda spark, home: keyed(spark, home, checkpoint=True, wide=True),
-    ),
+    "wide": ("the same, with three columns more", lambda spark, home: keyed(spark, home, checkpoint=True, wide=True)),
     "chain": ("chain of ten maps", chained),
 }
 

@@ -110,12 +110,7 @@ def cases(count: int) -> list[Case]:
             {"similarity": Similarity(vectors)},
             {"similarity": _Cosines(vectors)},
         ),
-        Case(
-            "pattern",
-            "every a=T(x > 0.9) -> b=T(g = a.g and x < a.x) where timer:within(10 sec)",
-            rows,
-            "k",
-        ),
+        Case("pattern", "every a=T(x > 0.9) -> b=T(g = a.g and x < a.x) where timer:within(10 sec)", rows, "k"),
     ]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from evenflow.sim.ordered.scene import WorkerLoad
 from evenflow_lab.experiments.base import Data, Experiment, Finding, PaperClaim, Picture, Setting
 from evenflow_lab.experiments.ordered.depth import draw_depth
-from evenflow_lab.experiments.ordered.runs import LABELS, in_depth, scene_of, seconds_of
+from evenflow_lab.experiments.ordered.runs import LABELS, in_depth, paper_and_ours, scene_of, seconds_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,12 +96,9 @@ def run_classes(setting: Setting) -> Data:
     factors = [factor for factor, count in CLASSES.values() for _ in range(count)]
     loads = tuple(WorkerLoad(worker, factor) for worker, factor in enumerate(factors) if factor > 1.0)
     data: dict[str, Any] = {"factors": factors, "runs": {}}
-    for place, balance in enumerate(("lb-adaptive", "blocking-rate")):
-        scene = scene_of(setting, 60_000, 64, balance, loads=loads)
-        depth = in_depth(scene, balance, seconds_of(setting, 400))
+    for balance, depth in paper_and_ours(setting, 60_000, 64, 400, loads=loads).items():
         numbers = [[time, [found[str(worker)] for worker in range(64)]] for time, found in depth.clusters]
         data["runs"][balance] = {"weights": depth.weights, "throughput": depth.throughput, "clusters": numbers}
-        setting.progress((place + 1) / 2)
     return data
 
 

@@ -12,7 +12,7 @@ from evenflow.sim.ordered.plane import OrderedPlane
 from evenflow.sim.ordered.scene import WorkerLoad
 from evenflow.sim.simulation import Simulation
 from evenflow_lab.experiments.base import Data, Experiment, Finding, PaperClaim, Picture, Setting
-from evenflow_lab.experiments.ordered.runs import LABELS, in_depth, scene_of, seconds_of, tuple_s
+from evenflow_lab.experiments.ordered.runs import LABELS, in_depth, paper_and_ours, scene_of, seconds_of, tuple_s
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -116,21 +116,11 @@ def judge_reroute(data: Data) -> Finding:
 # -- Figure 8
 
 
-def loaded_at(setting: Setting) -> tuple[float, float]:
-    """How long the run of Figure 8, top, is, and when its load goes."""
-    seconds = seconds_of(setting, 1000)
-    return seconds, seconds / 8
-
-
 def run_loaded(setting: Setting) -> Data:
     """Three PEs, base cost 1,000, one 100x for an eighth of 1,000 s: the paper's load goes between 100 s and 175 s."""
-    seconds, until = loaded_at(setting)
-    runs = {}
-    for place, balance in enumerate(("lb-adaptive", "blocking-rate")):
-        scene = scene_of(setting, 1000, 3, balance, loads=(WorkerLoad(0, 100.0, end_s=until),))
-        runs[balance] = in_depth(scene, balance, seconds).data()
-        setting.progress((place + 1) / 2)
-    return {"until": until, "runs": runs}
+    until = seconds_of(setting, 1000) / 8
+    runs = paper_and_ours(setting, 1000, 3, 1000, loads=(WorkerLoad(0, 100.0, end_s=until),))
+    return {"until": until, "runs": {balance: run.data() for balance, run in runs.items()}}
 
 
 def judge_loaded(data: Data) -> Finding:
@@ -151,11 +141,7 @@ def judge_loaded(data: Data) -> Finding:
 
 def run_equal(setting: Setting) -> Data:
     """Three equal PEs, base cost 10,000, 500 s."""
-    runs = {}
-    for place, balance in enumerate(("lb-adaptive", "blocking-rate")):
-        runs[balance] = in_depth(scene_of(setting, 10_000, 3, balance), balance, seconds_of(setting, 500)).data()
-        setting.progress((place + 1) / 2)
-    return {"runs": runs}
+    return {"runs": {balance: run.data() for balance, run in paper_and_ours(setting, 10_000, 3, 500).items()}}
 
 
 def judge_equal(data: Data) -> Finding:

@@ -125,6 +125,16 @@ def in_depth(scene: OrderedScene, balance: str, seconds: float, **options: Any) 
     return DepthRun(weights, rates, rows.tolist(), [(entry.time, entry.detail["clusters"]) for entry in moves])
 
 
+def paper_and_ours(setting: Setting, cost: int, workers: int, full_s: float, **fields: Any) -> dict[str, DepthRun]:
+    """In-depth runs at a base cost, by balance: the adaptive one of the paper, and ours."""
+    runs = {}
+    for place, balance in enumerate(("lb-adaptive", "blocking-rate")):
+        scene = scene_of(setting, cost, workers, balance, **fields)
+        runs[balance] = in_depth(scene, balance, seconds_of(setting, full_s))
+        setting.progress((place + 1) / 2)
+    return runs
+
+
 @dataclass(frozen=True, slots=True)
 class WholeRun:
     """A run of a number of tuples, to its end."""

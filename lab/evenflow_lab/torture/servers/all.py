@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evenflow_lab.torture.servers import bucket, database
+from evenflow_lab.torture.servers.process import ServerProcess
 
-SERVERS: dict[str, Callable[[], bucket.Server | database.DatabaseProcess]] = {
+SERVERS: dict[str, Callable[[], ServerProcess]] = {
     "s3": bucket.Server,
     "postgres": database.DatabaseProcess,
 }
@@ -20,7 +21,7 @@ class Servers:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._running: dict[str, bucket.Server | database.DatabaseProcess] = {}
+        self._running: dict[str, ServerProcess] = {}
 
     def need(self, store: str) -> None:
         """Start the server of a kind of store, if it has one that does not run yet."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from typing import Self
 
 from pyarrow.fs import FileSystem
 
-from evenflow.errors import EvenflowError
+from evenflow_lab.torture.servers.process import ServerProcess
 
-PATIENCE_S = 60.0
 _SERVE = """
-import sys, time
+import os, sys, time
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 from moto.server import ThreadedMotoServer
 server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
 server.start()
@@ -27,36 +25,18 @@ def address(port: int, path: str) -> str:
     return f"s3://somebody:hunter22@bucket/{path}?{endpoint}"
 
 
-class Server:
-    """Owns the server's process, which ends when its standard input is closed."""
+class Server(ServerProcess):
+    """An S3 server with its bucket."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        super().__init__([sys.executable, "-c", _SERVE], "'moto[s3]' 'flask-cors'")
         try:
-            said = self._process.stdout.readline() if self._process.stdout is not None else b""
-            if not said:
-                raise EvenflowError("the S3 server did not start: pip install 'moto[s3]' 'flask-cors'")
-            self.port = int(said)
             filesystem, bucket = FileSystem.from_uri(f"{self.uri('')}&allow_bucket_creation=true")
             filesystem.create_dir(bucket)
         except BaseException:
             self.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
     def uri(self, path: str) -> str:
         """The URI of a path in the bucket."""
         return address(self.port, path)
-
-    def close(self) -> None:
-        self._process.communicate(timeout=PATIENCE_S)

