@@ -100,6 +100,7 @@ def test_every_package_has_a_room():
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES.values()}), ids=str)
 def test_a_folder_can_be_taken_in_at_a_glance(folder):
+    assert (folder / "__init__.py").exists(), "without it, the folder is in no wheel"
     modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
     assert len(modules) <= 16, "put what belongs together into a folder of its own"
 

@@ -1,0 +1,1 @@
+"""How a graph is built and bound to the columns of its inputs."""
