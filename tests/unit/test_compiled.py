@@ -70,3 +70,29 @@ def test_without_a_place_for_the_cache_functions_are_compiled_all_the_same(monke
     monkeypatch.setattr(compiled, "njit", njit)
     assert compiled.compiled(len) is len
     assert asked == [True, False]
+
+
+def test_code_on_disk_for_records_of_an_older_version_is_compiled_anew(tmp_path):
+    """The class of a record has another name now, and the function is where it was."""
+    source = """
+from typing import NamedTuple
+from evenflow.model.compiled import compiled
+
+
+class {0}(NamedTuple):
+    value: int
+
+
+@compiled
+def value_of(record):
+    return record.value
+
+
+print(value_of({0}(7)))
+"""
+    file = tmp_path / "records.py"
+    about = {"capture_output": True, "text": True, "check": True}
+    about["env"] = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(tmp_path)])}
+    for name in ("Before", "Behind"):
+        file.write_text(source.format(name))
+        assert subprocess.run([sys.executable, "-c", "import records"], **about).stdout == "7\n"

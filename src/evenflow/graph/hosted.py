@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from evenflow.graph.build.plan import GraphPlan, NodePlan
 from evenflow.graph.nodes.filters import Filters
-from evenflow.graph.nodes.operator import NodeOperator
+from evenflow.graph.nodes.operator import NO_KEYS, NodeOperator
 from evenflow.graph.nodes.ordering import OrderNode
 from evenflow.graph.routing import HASH, port_schema
 from evenflow.operators.hosted import Hosted, units_of, values_of
@@ -22,8 +22,6 @@ PORT = b"evenflow.port"
 """What the metadata of the columns in a log call the number of the port that the rows came to."""
 BATCH = b"evenflow.batch"
 """The number of their micro-batch, where the operator has to know it."""
-NO_UNITS: Units = np.zeros(0, np.int32)
-NO_KEYS: Keys = np.zeros(0, np.int64)
 
 
 class GraphState(KeyedOperator):
@@ -70,7 +68,7 @@ class GraphState(KeyedOperator):
         plain = rows.replace_schema_metadata(None)
         local, hashes = units - np.int32(node.first), keys
         if node.units == 1:
-            local, hashes = _single(node.operator, about.side, plain)
+            local, hashes = node.operator.routed(about.side, plain)
         self.apply(port, plain, local, hashes)
         return rows.slice(0, 0)
 
@@ -153,7 +151,7 @@ class HostedGraph(Hosted):
         about = self.plan.ports[port]
         node = self.plan.nodes[about.node]
         if node.units == 1 or node.operator.lanes:
-            return batch, *_single(node.operator, about.side, batch)
+            return batch, *node.operator.routed(about.side, batch)
         hashes = batch.column(batch.num_columns - 1)
         rows = batch.select(list(range(batch.num_columns - 1)))
         return rows, units_of(hashes, node.units), values_of(hashes)
@@ -205,11 +203,3 @@ class HostedGraph(Hosted):
     ) -> tuple[pa.RecordBatch, Origin | None]:
         """Apply rows of a log."""
         return operator.process(rows, units, keys), None
-
-
-def _single(operator: NodeOperator, side: int, rows: pa.RecordBatch) -> tuple[Units, Keys]:
-    """Units and keys of rows for an operator with one unit."""
-    hashes = operator.keys(side, rows)
-    if hashes is None:
-        return NO_UNITS, NO_KEYS
-    return np.zeros(rows.num_rows, np.int32), values_of(hashes)

@@ -42,7 +42,7 @@ def _cached(function: Function, **options: bool) -> Function:
     except RuntimeError:  # neither place can be written to: every process compiles for itself
         return _compile(function, cache=False, **options)
     file = f"{machine.stats.cache_path}/{function.__module__}.{function.__qualname__}.lock"
-    machine.compile = partial(_compile_alone, machine.compile, file)
+    machine.compile = partial(_compile_alone, partial(_compile_fresh, machine, machine.compile), file)
     done: Function = machine
     return done
 
@@ -51,6 +51,15 @@ def _compile(function: Function, cache: bool, **options: bool) -> Function:
     given: dict[str, Any] = {"cache": cache, "nogil": True, "error_model": "numpy", **options}
     machine: Function = njit(function, **given)
     return machine
+
+
+def _compile_fresh(machine: Any, compile_it: Function, signature: Any) -> Any:
+    """Compile for a signature. What is on disk is dropped if it names a class of records that is gone."""
+    try:
+        return compile_it(signature)
+    except AttributeError:  # numba reads the types of arguments before it looks at the age of what it has stored
+        machine._cache.flush()
+        return compile_it(signature)
 
 
 _depth = 0

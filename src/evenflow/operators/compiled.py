@@ -7,9 +7,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.model.compiled import Function, compiled
+from evenflow.model.compiled import Function, compiled, compiled_in_place
 
-__all__ = ["Element", "Function", "compiled", "grown", "readable"]
+__all__ = ["Element", "Function", "compiled", "compiled_in_place", "grown", "readable"]
 
 Element = TypeVar("Element", bound=np.generic)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ def conform(result: object, schema: pa.Schema, who: str = "the function") -> pa.
     plain, narrower to wider numbers, time units, from one zone to another, large to plain strings. Anything else is an
     error.
     """
-    batch = _one_batch(result) if isinstance(result, pa.Table) else result
+    batch = one_batch(result.columns, result.schema) if isinstance(result, pa.Table) else result
     if not isinstance(batch, pa.RecordBatch):
         raise FunctionError(f"{who} returned {type(batch).__name__}, not a pyarrow.RecordBatch")
     if not batch.schema.equals(schema):
@@ -136,6 +136,6 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    arrays = [column.combine_chunks() for column in table.columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+def one_batch(columns: Iterable[pa.ChunkedArray], schema: pa.Schema) -> pa.RecordBatch:
+    """Columns of tables as one batch."""
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in columns], schema=schema)

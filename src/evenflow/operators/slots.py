@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +22,19 @@ KEY_BYTES = 2 * 28
 """Bytes that a key takes here at most: arrays are half empty after they have doubled."""
 
 
+class KeyArrays(NamedTuple):
+    """The arrays of `Slots`, as compiled code takes them."""
+
+    table: Ints
+    unit: Ints
+    key: Longs
+    after: Ints
+    first: Ints
+    counts: Longs
+    free: Ints
+    left: Longs
+
+
 class Slots:
     """An open-addressing hash map (unit, key) -> slot, and the list of each unit's slots.
 
@@ -36,6 +51,7 @@ class Slots:
         self.left = np.array([capacity], np.int64)
         self.first = np.full(1, -1, np.int32)
         self.count = np.zeros(1, np.int64)
+        self._bind()
 
     def __len__(self) -> int:
         return self.capacity - int(self.left[0])
@@ -56,12 +72,11 @@ class Slots:
             raise InvalidArgument(f"unit {units.min()} does not exist: units are counted from 0")
         self._reach(int(units.max()))
         units, keys = readable(units, np.int32), readable(keys, np.int64)
-        done = 0
-        while True:
-            done = _find(units, keys, done, found, *self._map, self.after, self.first, self.count, self.free, self.left)
-            if done == len(keys):
-                return found
+        done = _find(units, keys, 0, found, self._arrays)
+        while done < len(keys):
             self._grow()
+            done = _find(units, keys, done, found, self._arrays)
+        return found
 
     def add(self, unit: int, keys: Keys) -> Ints:
         """Slots for the keys of a unit that has none yet."""
@@ -95,7 +110,7 @@ class Slots:
         """Forget the keys of the units; no unit may be named twice."""
         slots = self.of(units)
         if len(slots):
-            _drop(slots, *self._map, self.free, self.left)
+            _drop(slots, self._arrays)
             units = units[units < len(self.first)]
             self.first[units], self.count[units] = -1, 0
 
@@ -104,16 +119,26 @@ class Slots:
         gone = np.zeros(self.capacity, np.bool_)
         gone[slots] = True
         _unlink(np.unique(self.unit[slots]), gone, self.first, self.after, self.count)
-        _drop(slots, *self._map, self.free, self.left)
+        _drop(slots, self._arrays)
 
-    @property
-    def _map(self) -> tuple[Ints, Ints, Longs]:
-        return self.table, self.unit, self.key
+    def _bind(self) -> None:
+        """Make the record of the arrays anew; after each change of one."""
+        self._arrays = KeyArrays(
+            table=self.table,
+            unit=self.unit,
+            key=self.key,
+            after=self.after,
+            first=self.first,
+            counts=self.count,
+            free=self.free,
+            left=self.left,
+        )
 
     def _reach(self, unit: int) -> None:
         if unit >= len(self.first):
             length = max(unit + 1, 2 * len(self.first))
             self.first, self.count = grown(self.first, length, -1), grown(self.count, length)
+            self._bind()
 
     def _grow(self) -> None:
         old, capacity = self.capacity, 2 * self.capacity
@@ -122,7 +147,8 @@ class Slots:
         self.free[:old] = np.arange(old, capacity)[::-1]  # no slot is free when this is called
         self.left[0] = old
         self.table = np.zeros(2 * capacity, np.int32)
-        _enter(np.arange(old, dtype=np.int32), *self._map)
+        self._bind()
+        _enter(np.arange(old, dtype=np.int32), self._arrays)
 
 
 def fitted(array: npt.NDArray[Element], slots: Slots, fill: float = 0) -> npt.NDArray[Element]:
@@ -139,8 +165,9 @@ def _home(unit, key, size):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _find(units, keys, at, found, table, unit_of, key_of, after, first, count, free, left):  # type: ignore[no-untyped-def]
+def _find(units, keys, at, found, arrays):  # type: ignore[no-untyped-def]
     """Fill `found` from row `at` on; returns the row at which no slot was free, or the number of rows."""
+    table, unit_of, key_of, after, first, count, free, left = arrays
     mask = len(table) - 1
     for row in range(at, len(keys)):
         unit, key = units[row], keys[row]
@@ -164,8 +191,9 @@ def _find(units, keys, at, found, table, unit_of, key_of, after, first, count, f
 
 
 @compiled
-def _enter(slots, table, unit_of, key_of):  # type: ignore[no-untyped-def]
+def _enter(slots, arrays):  # type: ignore[no-untyped-def]
     """Add slots to a table that does not have them yet."""
+    table, unit_of, key_of = arrays.table, arrays.unit, arrays.key
     for slot in slots:
         place = _home(unit_of[slot], key_of[slot], len(table))
         while table[place]:
@@ -206,8 +234,9 @@ def _unlink(units, gone, first, after, count):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _drop(slots, table, unit_of, key_of, free, left):  # type: ignore[no-untyped-def]
+def _drop(slots, arrays):  # type: ignore[no-untyped-def]
     """Remove slots from the table. Later entries move up into the hole, so that a search may stop at an empty entry."""
+    table, unit_of, key_of, free, left = arrays.table, arrays.unit, arrays.key, arrays.free, arrays.left
     size = len(table)
     mask = size - 1
     for slot in slots:

@@ -12,7 +12,7 @@ import math
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,21 @@ class Sparse:
         return cls(locked((starts - starts[0]) // CELL.itemsize), locked(cells))
 
 
+class WordFactors(NamedTuple):
+    """The two factors of a word's weight: how often it is in the text, and how rare it is."""
+
+    times: npt.NDArray[np.float64]
+    rarity: npt.NDArray[np.float64]
+    """By word; empty if there is no corpus."""
+
+
+class Scratch(NamedTuple):
+    """Room for the words of one text."""
+
+    words: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.float64]
+
+
 class Vectors:
     """Turns texts into vectors; `fit` learns from a corpus how rare words are."""
 
@@ -105,12 +120,12 @@ class Vectors:
 
     def of(self, texts: Texts) -> Sparse:
         """The vectors of texts; null is a text without words."""
-        data, starts, known = pieces(strings(texts))
+        given = pieces(strings(texts))
         shift = np.uint64(64 - (self.features.bit_length() - 1))
-        room = int(np.minimum((np.diff(starts) + 1) // 2, MOST_WORDS).sum())
-        cells, offsets = np.empty(room, CELL), np.zeros(len(starts), np.int64)
-        words, weights = np.empty(MOST_WORDS, np.int32), np.empty(MOST_WORDS)
-        _weigh(data, starts, known, *alphabet(), shift, TIMES, self.rarity, words, weights, offsets, cells)
+        room = int(np.minimum((np.diff(given.starts) + 1) // 2, MOST_WORDS).sum())
+        cells, offsets = np.empty(room, CELL), np.zeros(len(given.starts), np.int64)
+        scratch = Scratch(np.empty(MOST_WORDS, np.int32), np.empty(MOST_WORDS))
+        _weigh(given, alphabet(), shift, WordFactors(TIMES, self.rarity), scratch, offsets, cells)
         return Sparse(locked(offsets), locked(cells[: offsets[-1]]))
 
     def __eq__(self, other: object) -> bool:
@@ -148,8 +163,12 @@ def _sort(words):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _weigh(data, starts, known, kinds, lowers, shift, times, rarity, words, weights, offsets, cells):  # type: ignore[no-untyped-def]
-    """Write the vectors of texts to `cells` and their ends to `offsets`; `words` and `weights` are scratch space."""
+def _weigh(texts, alphabet, shift, weighing, scratch, offsets, cells):  # type: ignore[no-untyped-def]
+    """Write the vectors of texts to `cells` and their ends to `offsets`."""
+    data, starts, known = texts
+    kinds, lowers = alphabet
+    times, rarity = weighing
+    words, weights = scratch
     top = 0
     for row in range(len(starts) - 1):
         count = 0

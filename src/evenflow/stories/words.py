@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,25 @@ AT, UNDERSCORE, SLASH, COLON = (ord(sign) for sign in "@_/:")
 H, T, P, S = (ord(letter) for letter in "htps")
 
 
+class Alphabet(NamedTuple):
+    """All characters below PLAIN."""
+
+    kinds: npt.NDArray[np.uint8]
+    lowers: npt.NDArray[np.int32]
+    """Their lower cases."""
+
+
+class Pieces(NamedTuple):
+    """Strings or binaries as compiled code reads them."""
+
+    data: npt.NDArray[np.uint8]
+    """The bytes of all."""
+    starts: npt.NDArray[np.int64]
+    """Where each begins in `data`, and where the last ends."""
+    known: npt.NDArray[np.bool_]
+    """Which are not null, as `validity` says."""
+
+
 def kind_of(code: int) -> int:
     """The kind of a character."""
     if code >= PLAIN:
@@ -56,11 +75,11 @@ def lower_of(code: int) -> int:
 
 
 @cache
-def alphabet() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+def alphabet() -> Alphabet:
     """Kinds and lower cases of all characters below PLAIN."""
     kinds = [kind_of(code) for code in range(PLAIN)]
     lowers = [lower_of(code) for code in range(PLAIN)]
-    return locked(np.array(kinds, np.uint8)), locked(np.array(lowers, np.int32))
+    return Alphabet(locked(np.array(kinds, np.uint8)), locked(np.array(lowers, np.int32)))
 
 
 def strings(texts: Texts) -> pa.Array:
@@ -86,16 +105,16 @@ def strings(texts: Texts) -> pa.Array:
     return texts
 
 
-def pieces(column: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """The bytes of strings or binaries, where each begins and the last ends, and which are not null (`validity`)."""
+def pieces(column: pa.Array) -> Pieces:
+    """A column of strings or binaries, without a copy of their bytes."""
     _, offsets, data = column.buffers()
     wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
     width = np.int64 if wide else np.int32
     if not len(column):
-        return locked(np.empty(0, np.uint8)), locked(np.zeros(1, np.int64)), validity(column)
+        return Pieces(locked(np.empty(0, np.uint8)), locked(np.zeros(1, np.int64)), validity(column))
     starts = np.frombuffer(offsets, width)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return locked(content), locked(starts), validity(column)
+    return Pieces(locked(content), locked(starts), validity(column))
 
 
 @compiled
@@ -136,6 +155,17 @@ def _feature(mixed, shift):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _name_end(data, at, end, kinds):  # type: ignore[no-untyped-def]
+    """The end of the name that begins at a place."""
+    while at < end:
+        code, width = _decoded(data, at, end)
+        if code >= PLAIN or not (kinds[code] >= LETTER or code == UNDERSCORE):
+            break
+        at += width
+    return at
+
+
+@compiled
 def read_words(data, start, end, kinds, lowers, shift, found):  # type: ignore[no-untyped-def]
     """Fill `found` with the numbers of a text's words, in order; returns how many there are."""
     count, at, inside, mixed = 0, start, False, BASIS
@@ -165,12 +195,7 @@ def read_words(data, start, end, kinds, lowers, shift, found):  # type: ignore[n
             found[count] = _feature((BASIS ^ np.uint64(low)) * PRIME, shift)
             count += 1
         elif code == AT and not before:
-            at += 1
-            while at < end:
-                code, width = _decoded(data, at, end)
-                if code >= PLAIN or not (kinds[code] >= LETTER or code == UNDERSCORE):
-                    break
-                at += width
+            at = _name_end(data, at + 1, end, kinds)
             continue
         at += width
     if inside and count < len(found):

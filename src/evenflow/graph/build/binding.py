@@ -13,7 +13,7 @@ from evenflow.graph.nodes.detecting import bind_detect
 from evenflow.graph.build.dialect import Dialect, SchemaOf
 from evenflow.graph.nodes.filtering import FilterNode, condition_of
 from evenflow.graph.nodes.filters import Filters
-from evenflow.graph.build.fusing import Fused, fused_of
+from evenflow.graph.build.fusing import FusedNode, fused_of
 from evenflow.graph.nodes.joining import bind_join
 from evenflow.graph.nodes.keying import bind_keyed
 from evenflow.graph.nodes.mapping import bind_map
@@ -71,7 +71,7 @@ class _Numbering:
         self._nodes: list[NodePlan] = []
         self._units = 0
 
-    def add(self, fused: Fused) -> None:
+    def add(self, fused: FusedNode) -> None:
         """The next node: all that it reads has its number already."""
         reads = [self._numbers[stream] for stream in fused.inputs]
         operator, schema = self._bound(fused, reads)
@@ -91,7 +91,7 @@ class _Numbering:
         self._names.append(name)
         return len(self._schemas) - 1
 
-    def _bound(self, fused: Fused, reads: list[int]) -> tuple[NodeOperator, pa.Schema]:
+    def _bound(self, fused: FusedNode, reads: list[int]) -> tuple[NodeOperator, pa.Schema]:
         name, rows, dialect = fused.name, self._schemas[reads[0]], self._dialect
         match fused.last.spec:
             case FilterSpec():

@@ -10,7 +10,7 @@ from evenflow.graph.build.verbs import FilterSpec
 
 
 @dataclass(frozen=True)
-class Fused:
+class FusedNode:
     """One node to be: a stream, or a chain of filters each of which is read by the next one only."""
 
     streams: tuple[Stream, ...]
@@ -31,7 +31,7 @@ class Fused:
         return "+".join(stream.name for stream in self.streams)
 
 
-def fused_of(graph: Graph, alive: set[Stream], ends: set[Stream]) -> list[Fused]:
+def fused_of(graph: Graph, alive: set[Stream], ends: set[Stream]) -> list[FusedNode]:
     """The nodes of a graph among its streams that are `alive`, each behind those that it reads from.
 
     `ends` are the streams that endpoints give: they must be somebody's result, so a chain stops there.
@@ -43,7 +43,7 @@ def fused_of(graph: Graph, alive: set[Stream], ends: set[Stream]) -> list[Fused]
         before = stream.inputs[0]
         joins = _commutes(stream) and _commutes(before) and readers[before] == 1 and before not in ends
         chains[stream] = (*chains.pop(before), stream) if joins else (stream,)
-    return [Fused(chain) for chain in chains.values()]
+    return [FusedNode(chain) for chain in chains.values()]
 
 
 def _commutes(stream: Stream) -> bool:

@@ -70,7 +70,7 @@ class Box:
 
     @property
     def height(self) -> float:
-        """Of a box with its text; of a lane what keeps edges apart."""
+        """The height of a box's text and padding; of a lane, the distance that keeps edges apart."""
         return LINE * len(self.lines) + PADDING if self.kind else LANE
 
 
@@ -101,7 +101,10 @@ def cut(text: str) -> str:
 
 def layout(sketch: Sketch, room: int = 0) -> Layout:
     """The picture of a sketch; nodes have room for so many characters more behind their names."""
-    boxes = [Box(*box, room=0 if box[0] in OUTSIDE else room) for box in sketch.boxes]
+    boxes = [
+        Box(kind=kind, name=name, detail=detail, room=0 if kind in OUTSIDE else room)
+        for kind, name, detail in sketch.boxes
+    ]
     return arrange(boxes, sketch.edges)
 
 

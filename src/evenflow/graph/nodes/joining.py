@@ -16,6 +16,7 @@ from evenflow.graph.build.dialect import Dialect
 from evenflow.graph.build.verbs import JoinSpec
 from evenflow.graph.nodes.operator import NodeOperator
 from evenflow.operators.columns import EVER, NO_TIMES, microseconds, require_time
+from evenflow.operators.conform import one_batch
 from evenflow.operators.keyed import Keys, Units, UnitState, typed
 
 
@@ -93,8 +94,7 @@ class JoinNode(NodeOperator):
             self._pass_time(side, units, times)
         left, right = self._pairs.push_side(side, units, keys, times, rows.select(known.stored))
         chosen = (*left.columns, *right.columns[: len(self._sides[1].kept)])  # the left side keeps what `on` names
-        arrays = [column.combine_chunks() for column in chosen]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return one_batch(chosen, self._schema)
 
     def _pass_time(self, side: int, units: Units, times: npt.NDArray[np.int64]) -> None:
         """Note what a side has reached; in a new micro-batch, rows leave by what was reached before."""

@@ -13,6 +13,7 @@ from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.aggregates.adding import column_type, rehearse, sample
 from evenflow.operators.aggregates.aggregating import check_window
 from evenflow.operators.columns import NO_TIMES, locked, microseconds, require_time
+from evenflow.operators.conform import one_batch
 from evenflow.operators.delegating import Delegating
 from evenflow.operators.keyed import Keys, Origin, Units
 
@@ -77,9 +78,7 @@ class WindowJoin(Delegating):
         times = NO_TIMES if self.time is None else microseconds(rows.column(self.time), self.time)
         kept = rows.drop_columns([self.tag])
         left, right, origin = self._state.push(units, keys, sides, times, kept)
-        columns = [*left.columns, *right.columns]
-        arrays = [column.combine_chunks() for column in columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema(rows.schema)), origin
+        return one_batch([*left.columns, *right.columns], self.schema(rows.schema)), origin
 
     def tallies(self) -> dict[str, int]:
         return self._state.tallies(self.left, self.right)

@@ -3,19 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operators.columns import EVER, Array
-from evenflow.operators.compiled import compiled, grown, readable
+from evenflow.operators.compiled import compiled_in_place, grown, readable
 from evenflow.operators.joins.linked_rows import LinkedRows
 from evenflow.operators.keyed import Keys, Origin, Units
 from evenflow.operators.slots import Longs, fitted
 
 LAST = np.iinfo(np.int64).max
 OLDEST, NEAR = 0, 1
+
+
+class PairLists(NamedTuple):
+    """The arrays of `Pairs`, as compiled code takes them."""
+
+    heads: Longs
+    newest: Longs
+    held: Longs
+    left: Longs
+    older: Longs
+    newer: Longs
+    clock: Longs
+    latest: Longs
+    missed: Longs
+
+
+class PairWindow(NamedTuple):
+    """Which rows of the other side a row meets."""
+
+    most: int
+    span: int
+    told: bool
+
+
+class NewRows(NamedTuple):
+    """Rows to be paired; row n of them has number `base + n` in the store."""
+
+    slots: npt.NDArray[np.int32]
+    sides: npt.NDArray[np.int32]
+    base: int
 
 
 class Pairs(LinkedRows):
@@ -61,7 +92,7 @@ class Pairs(LinkedRows):
         if self.span:
             cuts = np.maximum(now, EVER + self.span) - self.span
             slots, each = self.slots.of(units), np.repeat(np.broadcast_to(cuts, len(units)), self.slots.counts(units))
-            self.gone += _expire(readable(slots, np.int32), readable(each, np.int64), *self._lists, self.clock)
+            self.gone += _expire(readable(slots, np.int32), readable(each, np.int64), self._lists)
             self._compact()
 
     def tallies(self, left: str = "left", right: str = "right") -> dict[str, int]:
@@ -72,8 +103,18 @@ class Pairs(LinkedRows):
         return {"late": one + other, f"late of {left}": one, f"late of {right}": other}
 
     @property
-    def _lists(self) -> tuple[Longs, ...]:
-        return self.heads, self.newest, self.held, self.left, self.older, self.newer
+    def _lists(self) -> PairLists:
+        return PairLists(
+            heads=self.heads,
+            newest=self.newest,
+            held=self.held,
+            left=self.left,
+            older=self.older,
+            newer=self.newer,
+            clock=self.clock,
+            latest=self.latest,
+            missed=self.missed,
+        )
 
     def _matched(
         self, slots: npt.NDArray[np.int32], sides: npt.NDArray[np.int32], times: Longs, base: int
@@ -81,14 +122,12 @@ class Pairs(LinkedRows):
         """The pairs of new rows, which have the numbers from `base` on: left, right, and which row completed each."""
         if self.span:
             self.clock[base : base + len(slots)] = times
-        about = self.most, self.span, self.told, *self._lists, self.clock, self.latest, self.missed
+        rows, window, lists = NewRows(slots, sides, base), PairWindow(self.most, self.span, self.told), self._lists
         pairs = np.empty((max(1024, len(slots)), 3), np.int64)
-        done, used = 0, 0
-        while True:
-            done, used = _match(slots, sides, base, done, used, *about, pairs)
-            if done == len(slots):
-                break
+        done, used = _match(rows, 0, window, lists, pairs, 0)
+        while done < len(slots):
             pairs = grown(pairs, 2 * len(pairs))
+            done, used = _match(rows, done, window, lists, pairs, used)
         left, right, origin = (np.ascontiguousarray(part) for part in pairs[:used].T)
         return left, right, origin
 
@@ -127,9 +166,10 @@ class Pairs(LinkedRows):
         self.left = fitted(self.left, self.slots, EVER)
 
 
-@compiled
-def _leave(slot, side, cut, heads, newest, held, left, older, newer, clock):  # type: ignore[no-untyped-def]
+@compiled_in_place
+def _leave(slot, side, cut, lists):  # type: ignore[no-untyped-def]
     """Rows of a list up to time `cut` leave it; how many there were."""
+    heads, newest, held, left, older, newer, clock, _, _ = lists
     count, row = 0, heads[slot, side, OLDEST]
     while row >= 0 and clock[row] <= cut:
         left[slot, side] = max(left[slot, side], clock[row])
@@ -148,27 +188,65 @@ def _leave(slot, side, cut, heads, newest, held, left, older, newer, clock):  # 
     return count
 
 
-@compiled
-def _expire(slots, cuts, heads, newest, held, left, older, newer, clock):  # type: ignore[no-untyped-def]
+@compiled_in_place
+def _expire(slots, cuts, lists):  # type: ignore[no-untyped-def]
     """Rows of some slots up to the time in `cuts` leave; how many there were."""
+    heads, clock = lists.heads, lists.clock
     count = 0
     for which, slot in enumerate(slots):
         for side in range(2):
             row = heads[slot, side, OLDEST]
             if row >= 0 and clock[row] <= cuts[which]:
-                count += _leave(slot, side, cuts[which], heads, newest, held, left, older, newer, clock)
+                count += _leave(slot, side, cuts[which], lists)
     return count
 
 
-@compiled
-def _match(  # type: ignore[no-untyped-def]
-    slots, sides, base, at, used, most, span, told,
-    heads, newest, held, left, older, newer, clock, latest, missed, pairs,
-):  # fmt: skip
+@compiled_in_place
+def _first_after(slot, side, low, lists):  # type: ignore[no-untyped-def]
+    """The first row of a list that is not empty after time `low`, from where the last search ended; -1 if none is."""
+    heads, older, newer, clock = lists.heads, lists.older, lists.newer, lists.clock
+    near = heads[slot, side, NEAR]
+    row = near if near >= 0 else heads[slot, side, OLDEST]
+    while older[row] >= 0 and clock[older[row]] > low:
+        row = older[row]
+    while clock[row] <= low and newer[row] >= 0:
+        row = newer[row]
+    heads[slot, side, NEAR] = row
+    return row if clock[row] > low else -1
+
+
+@compiled_in_place
+def _keep(slot, side, number, most, span, lists):  # type: ignore[no-untyped-def]
+    """Put a row into its list, which is sorted by time; the oldest row leaves a full window in rows."""
+    heads, newest, held, _, older, newer, clock, _, _ = lists
+    behind, place = -1, newest[slot, side]
+    while span and place >= 0 and clock[place] > clock[number]:
+        behind, place = place, older[place]
+    older[number], newer[number] = place, behind
+    if place < 0:
+        heads[slot, side, OLDEST] = number
+    else:
+        newer[place] = number
+    if behind < 0:
+        newest[slot, side] = number
+    else:
+        older[behind] = number
+    held[slot, side] += 1
+    if held[slot, side] > most:
+        first = newer[heads[slot, side, OLDEST]]
+        heads[slot, side, OLDEST], older[first] = first, -1
+        held[slot, side] -= 1
+
+
+@compiled_in_place
+def _match(rows, at, window, lists, pairs, used):  # type: ignore[no-untyped-def]
     """Pair rows from `at` on, and keep them.
 
     Returns the first row for which `pairs` had no room, or the number of rows; and how much of `pairs` is used.
     """
+    slots, sides, base = rows
+    most, span, told = window
+    heads, _, _, left, _, newer, clock, latest, missed = lists
     for row in range(at, len(slots)):
         slot, side, number, start = slots[row], sides[row], base + row, used
         low, high = EVER, LAST
@@ -181,22 +259,14 @@ def _match(  # type: ignore[no-untyped-def]
                 for each in range(2):
                     first = heads[slot, each, OLDEST]
                     if first >= 0 and clock[first] <= low:
-                        _leave(slot, each, low, heads, newest, held, left, older, newer, clock)
+                        _leave(slot, each, low, lists)
             elif not told and latest[slot] > EVER + span and time <= latest[slot] - span:
                 missed[side] += 1
                 left[slot, side] = max(left[slot, side], time)
                 continue
         other = heads[slot, 1 - side, OLDEST]
-        if span and other >= 0:  # the first row after `low`, from where the last search ended
-            near = heads[slot, 1 - side, NEAR]
-            other = near if near >= 0 else other
-            while older[other] >= 0 and clock[older[other]] > low:
-                other = older[other]
-            while clock[other] <= low and newer[other] >= 0:
-                other = newer[other]
-            heads[slot, 1 - side, NEAR] = other
-            if clock[other] <= low:
-                other = -1
+        if span and other >= 0:
+            other = _first_after(slot, 1 - side, low, lists)
         while other >= 0 and not (span and clock[other] >= high):  # oldest first
             if used == len(pairs):
                 return row, start
@@ -205,27 +275,11 @@ def _match(  # type: ignore[no-untyped-def]
             other = newer[other]
         if span and left[slot, 1 - side] > low:
             missed[side] += 1
-        behind, place = -1, newest[slot, side]  # as a function of its own this is not inlined, and costs a third
-        while span and place >= 0 and clock[place] > clock[number]:
-            behind, place = place, older[place]
-        older[number], newer[number] = place, behind
-        if place < 0:
-            heads[slot, side, OLDEST] = number
-        else:
-            newer[place] = number
-        if behind < 0:
-            newest[slot, side] = number
-        else:
-            older[behind] = number
-        held[slot, side] += 1
-        if held[slot, side] > most:
-            first = newer[heads[slot, side, OLDEST]]
-            heads[slot, side, OLDEST], older[first] = first, -1
-            held[slot, side] -= 1
+        _keep(slot, side, number, most, span, lists)
     return len(slots), used
 
 
-@compiled
+@compiled_in_place
 def _link_back(slots, heads, newest, older, newer):  # type: ignore[no-untyped-def]
     """Link lists from the oldest row to the newest, which are linked from the newest to the oldest."""
     for slot in slots:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from evenflow.operators.aggregates.adding import rehearse, sample
 from evenflow.operators.columns import NO_TIMES, microseconds, require_time
+from evenflow.operators.conform import one_batch
 from evenflow.operators.delegating import Delegating
 from evenflow.operators.keyed import Keys, Origin, Units
 
@@ -69,8 +70,7 @@ class SidedJoin(Delegating):
         given = [table.select(kept).filter(pa.array(sides == side)) for side, kept in enumerate(self._kept)]
         left, right, origin = self._state.push_both(units, keys, sides, times, *given)
         chosen = (*left.columns[: len(self.left)], *right.columns[: len(self.right)])
-        arrays = [column.combine_chunks() for column in chosen]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema(rows.schema)), origin
+        return one_batch(chosen, self.schema(rows.schema)), origin
 
     def on_time(self, now: int, units: Units) -> None:
         self._state.pass_time(units, now)

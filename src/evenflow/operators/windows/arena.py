@@ -12,9 +12,13 @@ Where numba keeps its code on disk it does not notice changes of this file: touc
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from evenflow.operators.compiled import compiled
+from evenflow.operators.columns import Array
+from evenflow.operators.compiled import compiled_in_place
+from evenflow.operators.slots import Longs
 
 START, ROOM, HEAD, LENGTH, FRONT, LATEST = range(6)
 TOP, LIVE = range(2)
@@ -22,21 +26,45 @@ SMALLEST = 4
 """Cells of the smallest room."""
 
 
-@compiled
+class Arena(NamedTuple):
+    """All rings and their cells, for compiled code."""
+
+    rings: Longs
+    """By slot, the numbers of its ring."""
+    backs: Array
+    """By slot, the aggregate of the back of its ring (see `rings`)."""
+    cells: Array
+    clock: Longs
+    """By cell, the time of its row; empty if windows are in rows."""
+    marks: Longs
+    spare: Longs
+
+
+class DumpedRings(NamedTuple):
+    """Some slots' rings, taken out of the arena."""
+
+    shape: Longs
+    """By slot, LENGTH, FRONT and LATEST."""
+    cells: Array
+    """The cells of all rings, one ring after the other, each oldest first."""
+    clock: Longs
+
+
+@compiled_in_place
 def cell_of(ring, place):  # type: ignore[no-untyped-def]
     """The index in the arena of a ring's cell; `place` 0 is the oldest."""
     place += ring[HEAD]
     return ring[START] + (place if place < ring[ROOM] else place - ring[ROOM])
 
 
-@compiled
+@compiled_in_place
 def copy_cell(source, at, target, to):  # type: ignore[no-untyped-def]
     """Copy the aggregate in cell `at` to cell `to` of another array, or of the same."""
     for part in range(source.shape[1]):
         target[to, part] = source[at, part]
 
 
-@compiled
+@compiled_in_place
 def fitting_room(length, most):  # type: ignore[no-untyped-def]
     """The size of the room for a ring of `length` cells; windows have at most `most`."""
     room = SMALLEST
@@ -45,7 +73,7 @@ def fitting_room(length, most):  # type: ignore[no-untyped-def]
     return min(room, most)
 
 
-@compiled
+@compiled_in_place
 def _grade(room):  # type: ignore[no-untyped-def]
     """The number of the list of spare rooms of this size; the sizes that occur in one arena have different lists."""
     grade = 0
@@ -54,7 +82,7 @@ def _grade(room):  # type: ignore[no-untyped-def]
     return grade
 
 
-@compiled
+@compiled_in_place
 def reserve(room, cells, marks, spare):  # type: ignore[no-untyped-def]
     """Take a room of this size, a spare one if there is any; returns its start, or -1 if the arena is full."""
     grade = _grade(room)
@@ -70,39 +98,40 @@ def reserve(room, cells, marks, spare):  # type: ignore[no-untyped-def]
     return start
 
 
-@compiled
-def give_up(ring, cells, marks, spare):  # type: ignore[no-untyped-def]
-    """Put a ring's room into the list of spare rooms."""
-    if ring[ROOM]:
-        grade = _grade(ring[ROOM])
-        cells[ring[START], 0] = spare[grade]
-        spare[grade] = ring[START]
-        marks[LIVE] -= ring[ROOM]
-        ring[ROOM] = 0
+@compiled_in_place
+def _give_up(start, room, cells, marks, spare):  # type: ignore[no-untyped-def]
+    """Put a room into the list of spare rooms."""
+    if room:
+        grade = _grade(room)
+        cells[start, 0] = spare[grade]
+        spare[grade] = start
+        marks[LIVE] -= room
 
 
-@compiled
-def free_rings(slots, rings, cells, marks, spare):  # type: ignore[no-untyped-def]
+@compiled_in_place
+def free_rings(slots, arena):  # type: ignore[no-untyped-def]
     """Put the rooms of some slots' rings into the lists of spare rooms."""
+    rings, _, cells, _, marks, spare = arena
     for slot in slots:
-        give_up(rings[slot], cells, marks, spare)
+        _give_up(rings[slot, START], rings[slot, ROOM], cells, marks, spare)
+        rings[slot, ROOM] = 0
 
 
-@compiled
+@compiled_in_place
 def enlarge(most, ring, cells, clock, marks, spare):  # type: ignore[no-untyped-def]
     """Move a full ring to a room of twice the size; False if the arena is full."""
     room = fitting_room(ring[LENGTH] + 1, most)
     start = reserve(room, cells, marks, spare)
     if start < 0:
         return False
-    old = ring.copy()
+    old = ring[START]
     _move(ring, cells, clock, start, cells, clock)
-    give_up(old, cells, marks, spare)
+    _give_up(old, ring[ROOM], cells, marks, spare)
     ring[ROOM] = room
     return True
 
 
-@compiled
+@compiled_in_place
 def _move(ring, cells, clock, start, new_cells, new_clock):  # type: ignore[no-untyped-def]
     """Copy a ring's cells, oldest first, to `start` of the new arrays, which becomes the start of the ring."""
     for place in range(ring[LENGTH]):
@@ -113,12 +142,13 @@ def _move(ring, cells, clock, start, new_cells, new_clock):  # type: ignore[no-u
     ring[START], ring[HEAD] = start, 0
 
 
-@compiled
-def pack_rings(most, order, rings, cells, clock, held_cells, held_clock):  # type: ignore[no-untyped-def]
+@compiled_in_place
+def pack_rings(most, order, arena, held_cells, held_clock):  # type: ignore[no-untyped-def]
     """Close all gaps between rings, which are given in the order of their starts; shrink rooms that are mostly empty.
 
     Returns the new TOP and LIVE. Each ring goes through the `held` arrays, since its old and new room may overlap.
     """
+    rings, _, cells, clock, _, _ = arena
     top = 0
     for slot in order:
         ring = rings[slot]
@@ -134,7 +164,7 @@ def pack_rings(most, order, rings, cells, clock, held_cells, held_clock):  # typ
     return top, top
 
 
-@compiled
+@compiled_in_place
 def list_cells(slots, rings, found):  # type: ignore[no-untyped-def]
     """Fill `found` with the cells of some slots' rings."""
     top = 0
@@ -144,9 +174,10 @@ def list_cells(slots, rings, found):  # type: ignore[no-untyped-def]
             top += 1
 
 
-@compiled
-def dump_rings(slots, rings, cells, clock, out_cells, out_clock):  # type: ignore[no-untyped-def]
+@compiled_in_place
+def dump_rings(slots, arena, out_cells, out_clock):  # type: ignore[no-untyped-def]
     """Copy the cells of some slots' rings, one ring after the other, each oldest first."""
+    rings, _, cells, clock, _, _ = arena
     top = 0
     for slot in slots:
         ring = rings[slot]
@@ -158,12 +189,14 @@ def dump_rings(slots, rings, cells, clock, out_cells, out_clock):  # type: ignor
             top += 1
 
 
-@compiled
-def load_rings(slots, at, read, shape, most, rings, cells, clock, marks, spare, in_cells, in_clock):  # type: ignore[no-untyped-def]
+@compiled_in_place
+def load_rings(slots, at, read, most, arena, dumped):  # type: ignore[no-untyped-def]
     """The reverse of `dump_rings`, from slot `at` and cell `read` on.
 
     Returns the slot for which there was no room and its first cell, or the number of slots and of cells.
     """
+    rings, _, cells, clock, marks, spare = arena
+    shape, in_cells, in_clock = dumped
     for which in range(at, len(slots)):
         ring = rings[slots[which]]
         room = fitting_room(shape[which, 0], most)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenflow.operators.columns import EVER, Array, Bools, locked
-from evenflow.operators.compiled import compiled
+from evenflow.operators.compiled import compiled_in_place
 from evenflow.operators.slots import KEY_BYTES, Ints, Longs, Slots, fitted
 from evenflow.operators.windows.arena import HEAD, LATEST, LENGTH, ROOM, SMALLEST, START, cell_of, enlarge
 from evenflow.operators.windows.combining import COUNT, single, store
-from evenflow.operators.windows.rings import Rings, open_cell
+from evenflow.operators.windows.rings import Rings, SlotRows, open_cell
 from evenflow.operators.windows.totals import Numbers
 
 FEW = 1024
@@ -41,10 +41,9 @@ class RingSets(Rings):
         members[some, 0] = self.members.find(slots[some], values[some])
         self._fit_sets()
         out = np.empty(len(slots), np.int64)
-        given, done = (slots, locked(members), valid, times), 0
+        rows, done = SlotRows(slots, locked(members), valid, times), 0
         while True:
-            sets = self.rows_of, self.count
-            done = _slide(self._most, self.span, *given, done, self.rings, *self._arena, *sets, out)
+            done = _slide(self._reach, rows, done, self._arena, self.rows_of, self.count, out)
             if done == len(slots):
                 break
             self._repack(2 * int(self.rings[slots[done], ROOM]) + SMALLEST)
@@ -83,9 +82,12 @@ class RingSets(Rings):
             self.full = 2 * len(self.members) + FEW
 
 
-@compiled
-def _slide(most, span, slots, members, valid, times, at, rings, cells, clock, marks, spare, rows_of, count, out):  # type: ignore[no-untyped-def]
+@compiled_in_place
+def _slide(reach, rows, at, arena, rows_of, count, out):  # type: ignore[no-untyped-def]
     """Push rows from `at` on. Returns the first row for which the arena had no room, or the number of rows."""
+    most, span = reach
+    slots, members, valid, times = rows
+    rings, _, cells, clock, marks, spare = arena
     for row in range(at, len(slots)):
         slot = slots[row]
         ring = rings[slot]
@@ -113,7 +115,7 @@ def _slide(most, span, slots, members, valid, times, at, rings, cells, clock, ma
     return len(slots)
 
 
-@compiled
+@compiled_in_place
 def _leave(ring, slot, cells, rows_of, count):  # type: ignore[no-untyped-def]
     """Remove the oldest cell of a ring, which has no front."""
     oldest = ring[START] + ring[HEAD]

@@ -12,12 +12,13 @@ average. LATEST is the key's latest time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from evenflow.operators.aggregates.measures import DOUBLES
 from evenflow.operators.columns import EVER, Array, Bools
-from evenflow.operators.compiled import compiled, grown, readable
+from evenflow.operators.compiled import compiled_in_place, grown, readable
 from evenflow.operators.keyed import Keys, Units
 from evenflow.operators.slots import Ints, Longs, Slots, fitted
 from evenflow.operators.windows.arena import (
@@ -30,6 +31,8 @@ from evenflow.operators.windows.arena import (
     SMALLEST,
     START,
     TOP,
+    Arena,
+    DumpedRings,
     cell_of,
     copy_cell,
     dump_rings,
@@ -52,6 +55,25 @@ IGNORED = 3 * 65536
 """Unused cells that are not worth closing gaps for."""
 
 
+class Reach(NamedTuple):
+    """How far windows reach."""
+
+    most: int
+    """Rows at most; ENDLESS for windows in time."""
+    span: int
+    """Microseconds; 0 for windows in rows."""
+
+
+class SlotRows(NamedTuple):
+    """Rows to be pushed to windows."""
+
+    slots: Ints
+    values: Array
+    valid: Bools
+    """Which rows have a value; all if it is empty."""
+    times: Longs
+
+
 class Rings(SlotAggregates):
     """A window per key: its last `rows` rows, or those less than `span` microseconds behind its latest."""
 
@@ -67,6 +89,7 @@ class Rings(SlotAggregates):
         words: int = 0,
     ) -> None:
         self.rows, self.span = rows, span
+        self._reach = Reach(rows or ENDLESS, span)
         super().__init__(how, slots, of, words)
 
     def _make(self) -> None:
@@ -76,6 +99,7 @@ class Rings(SlotAggregates):
         self.clock = np.empty(1024 if self.span else 0, np.int64)
         self.marks = np.zeros(2, np.int64)
         self.spare = np.full(64, -1, np.int64)
+        self._bind()
 
     def push(self, units: Units, keys: Keys, values: Numbers, valid: Bools, times: Longs) -> tuple[Numbers, Bools]:
         """The result after each row, and which of the results exist."""
@@ -87,10 +111,9 @@ class Rings(SlotAggregates):
 
     def _pushed(self, slots: Ints, values: Numbers, valid: Bools, times: Longs) -> tuple[Numbers, Bools]:
         out, known = self._results(len(slots))
-        done = 0
+        rows, done = SlotRows(slots, values, valid, times), 0
         while True:
-            window = self.rings, self.backs, *self._arena
-            done, _ = _slide(self.how, self._most, self.span, slots, values, valid, times, done, *window, out, known)
+            done, _ = _slide(self.how, self._reach, rows, done, self._arena, out, known)
             if done == len(slots):
                 return out, known
             self._repack(2 * int(self.rings[slots[done], ROOM]) + SMALLEST)
@@ -100,7 +123,7 @@ class Rings(SlotAggregates):
         shape = self.rings[slots, LENGTH:]
         length = int(shape[:, 0].sum())
         cells, clock = self._rows(length), np.empty(length if self.span else 0, np.int64)
-        dump_rings(slots, self.rings, self.cells, self.clock, cells, clock)
+        dump_rings(slots, self._arena, cells, clock)
         state = shape, self.backs[slots], cells, clock
         self._empty(slots)
         return state
@@ -113,12 +136,13 @@ class Rings(SlotAggregates):
     def put(self, slots: Ints, state: Sequence[Array]) -> None:
         shape, backs, cells, clock = state
         self._fit()
-        shape, clock = readable(shape, np.int64), readable(clock, np.int64)
-        cells = readable(cells, self.cells.dtype.type)
+        dumped = DumpedRings(
+            readable(shape, np.int64), readable(cells, self.cells.dtype.type), readable(clock, np.int64)
+        )
         self.backs[slots] = backs[:, : self.backs.shape[1]]
         done = read = 0
         while True:
-            done, read = load_rings(slots, done, read, shape, self._most, self.rings, *self._arena, cells, clock)
+            done, read = load_rings(slots, done, read, self._reach.most, self._arena, dumped)
             if done == len(slots):
                 return
             self._repack(int(2 * shape[done:, 0].sum()) + SMALLEST * (len(slots) - done))
@@ -138,21 +162,26 @@ class Rings(SlotAggregates):
         list_cells(slots, self.rings, cells)
         return [(self.backs, np.flatnonzero(self.backs[:, 0])), (self.cells, cells[self.cells[cells, 0] != 0])]
 
-    @property
-    def _most(self) -> int:
-        return self.rows or ENDLESS
-
-    @property
-    def _arena(self) -> tuple[Numbers, Longs, Longs, Longs]:
-        return self.cells, self.clock, self.marks, self.spare
+    def _bind(self) -> None:
+        """Make the record of the arrays anew; after each change of one."""
+        self._arena = Arena(
+            rings=self.rings,
+            backs=self.backs,
+            cells=self.cells,
+            clock=self.clock,
+            marks=self.marks,
+            spare=self.spare,
+        )
 
     def _fit(self) -> None:
         old = len(self.rings)
-        self.rings, self.backs = fitted(self.rings, self.slots), fitted(self.backs, self.slots)
-        self.rings[old:, LATEST] = EVER
+        if old < self.slots.capacity:
+            self.rings, self.backs = fitted(self.rings, self.slots), fitted(self.backs, self.slots)
+            self.rings[old:, LATEST] = EVER
+            self._bind()
 
     def _empty(self, slots: Ints) -> None:
-        free_rings(slots, self.rings, self.cells, self.marks, self.spare)
+        free_rings(slots, self._arena)
         self.rings[slots], self.backs[slots] = (0, 0, 0, 0, 0, EVER), 0
         if 3 * self.marks[TOP] > 4 * self.marks[LIVE] + IGNORED:
             self._repack(0)
@@ -167,21 +196,25 @@ class Rings(SlotAggregates):
             order = order[np.argsort(self.rings[order, START])]
             longest = int(self.rings[order, LENGTH].max(initial=0))
             held = self._rows(longest), np.empty(longest if self.span else 0, np.int64)
-            self.marks[:] = pack_rings(self._most, order, self.rings, self.cells, self.clock, *held)
+            self.marks[:] = pack_rings(self._reach.most, order, self._arena, *held)
             self.spare[:] = -1
         used = int(self.marks[TOP]) + more
         size = max(1024, used + (used >> 3 if used > SPACIOUS else used))
         self.cells = grown(self.cells, size)
         if self.span:
             self.clock = grown(self.clock, size)
+        self._bind()
 
 
-@compiled
-def _slide(how, most, span, slots, values, valid, times, at, rings, backs, cells, clock, marks, spare, out, known):  # type: ignore[no-untyped-def]
+@compiled_in_place
+def _slide(how, reach, rows, at, arena, out, known):  # type: ignore[no-untyped-def]
     """Push rows from `at` on. Returns the first row for which the arena had no room, or the number of rows.
 
     The second number has no meaning: it keeps `_touch` from being optimised away.
     """
+    most, span = reach
+    slots, values, valid, times = rows
+    rings, backs, cells, clock, marks, spare = arena
     read = 0.0
     for row in range(at, len(slots)):
         if (row - at) % AHEAD == 0:
@@ -215,7 +248,7 @@ def _slide(how, most, span, slots, values, valid, times, at, rings, backs, cells
     return len(slots), read
 
 
-@compiled
+@compiled_in_place
 def _touch(slots, rings, cells, clock):  # type: ignore[no-untyped-def]
     """Read the cells that the next rows need, so that they are fetched from memory together and not one by one."""
     read = 0.0
@@ -229,7 +262,7 @@ def _touch(slots, rings, cells, clock):  # type: ignore[no-untyped-def]
     return read
 
 
-@compiled
+@compiled_in_place
 def _pop(how, ring, backs, slot, cells):  # type: ignore[no-untyped-def]
     """Remove the oldest cell; if the front is used up, make the back the front first."""
     if ring[FRONT] == 0:
@@ -247,7 +280,7 @@ def _pop(how, ring, backs, slot, cells):  # type: ignore[no-untyped-def]
     ring[FRONT] -= 1
 
 
-@compiled
+@compiled_in_place
 def open_cell(how, ring, cells, clock, time, one):  # type: ignore[no-untyped-def]
     """Move later cells up to make room for a row of this time; returns its place.
 
