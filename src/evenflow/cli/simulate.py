@@ -48,8 +48,6 @@ def simulate(
     """
 
     def work() -> None:
-        from evenflow.sim import runs
-
         chosen = _scenario(scenario, recorded, region, seconds)
         asked = [name.strip() for given in balance or [] for name in given.split(",")]
         names = list(dict.fromkeys(asked)) or list(chosen.balances)
@@ -58,18 +56,26 @@ def simulate(
         check_writable(json_file)
         if event_log is not None:
             make_folder(event_log)
-        results = []
-        with progress_bars() as progress:
-            for name in names:
-                bar = progress.add_task(name, total=chosen.seconds)
-                file = event_log / f"{name.replace(':', '-')}.jsonl" if event_log is not None else None
-                watch = lambda second, bar=bar: progress.update(bar, completed=second)  # noqa: E731
-                results.append(runs.simulate(chosen, name, event_log=file, watch=watch))
+        results = _runs(chosen, names, event_log)
         console.print(_table(results))
         figures = {"simulated": True, "kind": chosen.kind, "workers": chosen.workers, "seconds": chosen.seconds}
         write_figures(json_file, figures | {"results": [result.figures() for result in results]})
 
     guard(work)
+
+
+def _runs(scenario: Scenario, names: list[str], event_log: Path | None) -> list[SimulatedRun]:
+    """A run under each balance, with a bar that shows how far it is."""
+    from evenflow.sim import runs
+
+    results = []
+    with progress_bars() as progress:
+        for name in names:
+            bar = progress.add_task(name, total=scenario.seconds)
+            file = event_log / f"{name.replace(':', '-')}.jsonl" if event_log is not None else None
+            watch = lambda second, bar=bar: progress.update(bar, completed=second)  # noqa: E731
+            results.append(runs.simulate(scenario, name, event_log=file, watch=watch))
+    return results
 
 
 def _scenario(file: Path | None, recorded: Path | None, region: str | None, seconds: float) -> Scenario:
@@ -97,8 +103,7 @@ def _table(results: list[SimulatedRun]) -> Table:
         table.add_column(name, overflow="fold", no_wrap=True, justify="right")
     for result in results:
         latency = result.latency_ms
-        table.add_row(
-            result.balance,
+        figures = (
             f"{result.rows_per_s:,.0f}",
             f"{result.late_rows_per_s:,.0f}",
             f"{result.late_rows_per_s / best:.2f}",
@@ -108,4 +113,5 @@ def _table(results: list[SimulatedRun]) -> Table:
             f"{latency['p99']:,.1f}" if latency else "",
             f"{result.messages_per_s:,.0f}",
         )
+        table.add_row(result.balance, *figures)
     return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -84,62 +85,74 @@ def verify_all(console: Console, where: str, key: bytes = b"", spark: Sequence[s
     `spark` has Spark's own checkpoints, to compare with.
     """
     others = [read_spark_checkpoint(each) for each in spark]
-    columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    unfinished: list[tuple[Query, str]] = []
-    apart: list[str] = []
-    unsure: list[str] = []
-    with (
-        open_store(placed(where, key), create=False) as store,
-        Progress(*columns, console=console, transient=True) as bar,
-    ):
+    with open_store(placed(where, key), create=False) as store:
         names = store.names()
-        bad = verify_claims(store)
-        if not bad:
-            for _ in range(2):  # a cluster at work may have put something anew since the view was made
-                view = FencedView(store)
-                task = bar.add_task("", total=sum(nbytes for _, nbytes in names))
-                bad = verify(view, lambda nbytes, task=task: bar.advance(task, nbytes))  # type: ignore[misc]
-                if not bad:
-                    break
-            unfinished = [] if bad else unfinished_batches(view)
-            for location in others if not bad else ():
-                for told, more in zip((apart, unsure), _apart(view, location), strict=True):
-                    told += more
-    for query, name in unfinished:
-        batch = name.rpartition("/")[2].partition(".")[0]
-        if any(each.query == query.query and each.batch > int(batch) for each in others):
-            apart.append(
-                f"Spark has committed batch {batch} of query {query.query}, and {name} of operator {query.region} is "
-                'missing: restore it from a copy, under this name, without any "~..." suffix'
-            )
+        nbytes = sum(nbytes for _, nbytes in names)
+        view, bad = _checked(console, store, nbytes)
+        begun = [] if bad else unfinished_batches(view)
+        compared = [] if bad else [_apart(view, location) for location in others]
+    apart = [why for found, _ in compared for why in found]
+    committed = [each for each in begun if _has_committed(others, *each)]
+    apart += [_lost(query, name) for query, name in committed]
     for each in bad:
         _say(console, _line(each))
     for why in apart:
         _say(console, f"APART {why}")
     if not bad and not apart:
-        console.print(f"{len(names)} blobs, {_size(sum(nbytes for _, nbytes in names))}: all sound", highlight=False)
-    for query, name in unfinished:
-        batch = name.rpartition("/")[2].partition(".")[0]
-        if any(each.query == query.query and each.batch > int(batch) for each in others):
-            continue
-        _say(
-            console,
-            f"batch {batch} of operator {query.region}, query {query.query} has begun and is not whole. If Spark has "
-            f"committed it (commits/{batch} in the query's checkpointLocation), {name} is missing; else Spark runs it "
-            "again",
-        )
-    for doubt in unsure:
+        console.print(f"{len(names)} blobs, {_size(nbytes)}: all sound", highlight=False)
+    unsure = [doubt for _, found in compared for doubt in found]
+    for doubt in [*(_begun(query, name) for query, name in begun if (query, name) not in committed), *unsure]:
         _say(console, doubt)
     if not bad and not others:
         _say(console, "not known from here: whether it is of the same time as Spark's checkpoint (give --spark DIR)")
     return {
         "blobs": len(names),
-        "bytes": sum(nbytes for _, nbytes in names),
+        "bytes": nbytes,
         "bad": [{"name": each.name, "epoch": each.epoch, "why": each.why} for each in bad],
         "apart": apart,
         "unsure": unsure,
-        "unfinished": [{"operator": query.region, "query": query.query, "missing": name} for query, name in unfinished],
+        "unfinished": [{"operator": query.region, "query": query.query, "missing": name} for query, name in begun],
     }
+
+
+def _checked(console: Console, store: Store, nbytes: int) -> tuple[Store, list[Bad]]:
+    """The store within its fence, and what is bad in it; a bar shows how much of its `nbytes` has been read."""
+    bad = verify_claims(store)
+    if bad:
+        return store, bad
+    text = TextColumn("verifying")
+    with Progress(text, BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
+        for _ in range(2):  # a cluster at work may have put something anew since the view was made
+            view, task = FencedView(store), bar.add_task("", total=nbytes)
+            bad = verify(view, partial(bar.advance, task))
+            if not bad:
+                break
+    return view, bad
+
+
+def _batch(name: str) -> int:
+    """The batch of a manifest, by its name."""
+    return int(name.rpartition("/")[2].partition(".")[0])
+
+
+def _has_committed(others: list[SparkCheckpoint], query: Query, name: str) -> bool:
+    """Whether one of Spark's checkpoints says that the batch of this manifest is over."""
+    return any(each.query == query.query and each.batch > _batch(name) for each in others)
+
+
+def _lost(query: Query, name: str) -> str:
+    return (
+        f"Spark has committed batch {_batch(name)} of query {query.query}, and {name} of operator {query.region} is "
+        'missing: restore it from a copy, under this name, without any "~..." suffix'
+    )
+
+
+def _begun(query: Query, name: str) -> str:
+    batch = _batch(name)
+    return (
+        f"batch {batch} of operator {query.region}, query {query.query} has begun and is not whole. If Spark has "
+        f"committed it (commits/{batch} in the query's checkpointLocation), {name} is missing; else Spark runs it again"
+    )
 
 
 def _apart(store: Store, spark: SparkCheckpoint) -> tuple[list[str], list[str]]:

@@ -90,8 +90,8 @@ def _finite(value: Any) -> Any:
 
 def progress_bars() -> Progress:
     """Bars with a description, the part that is done, and the time it took."""
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-    return Progress(*columns, console=console)
+    text = TextColumn("{task.description}")
+    return Progress(text, BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), console=console)
 
 
 @contextmanager

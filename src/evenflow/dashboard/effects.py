@@ -85,10 +85,13 @@ class Action:
         begin = max(self.time - max(BEFORE_S, step), self.fed_from + RAMP_S + step)
         before = (begin + LAG_S, ended + LAG_S) if begin < self.time else (0.0, 0.0)
         after = since + step, min(self.fed_until + LAG_S, since + step + max(AFTER_S, 2 * step))  # whole steps only
-        spans = before, after
-        rows = [history.mean(f"rows:{self.region}", *span, only_above=0.0) for span in spans]  # between batches: none
-        scores = [history.most("imbalance", *span) for span in spans]
-        return Effect(*rows, *scores)
+        rows = f"rows:{self.region}"  # between batches there are none
+        return Effect(
+            rows_before=history.mean(rows, *before, only_above=0.0),
+            rows_after=history.mean(rows, *after, only_above=0.0),
+            imbalance_before=history.most("imbalance", *before),
+            imbalance_after=history.most("imbalance", *after),
+        )
 
     def settle(self, history: Chronicle) -> None:
         """If the history has all that follows it, what it brought stays as it is: steps get longer later on."""

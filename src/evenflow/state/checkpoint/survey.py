@@ -126,41 +126,45 @@ def verify(store: Store, watch: Callable[[int], None] = lambda nbytes: None) -> 
     """
     queries = survey(store)
     found = []
-    for name, nbytes in store.names(MOVES):
-        why = _fault(store, name)
-        found += [Bad(name, why, -1, ())] if why else []
-        watch(nbytes)
     there = {query.prefix for query in queries}
+    for name, nbytes in store.names(MOVES):
+        if why := _fault(store, name):
+            found.append(Bad(name, why, epoch=-1, restorable=()))
+        watch(nbytes)
     for name, nbytes in store.names(QUERIES):
-        found += [Bad(*gone, -1, ()) for gone in vanished(store, name, there)]
+        found += [Bad(gone, why, epoch=-1, restorable=()) for gone, why in vanished(store, name, there)]
         watch(nbytes)
     skipped = leftovers(store)
     for query in queries:
         if query.prefix in skipped:
             for nbytes in query.blobs.values():
                 watch(nbytes)
-            continue
-        faults: dict[str, str] = {}
-        for name, nbytes in query.blobs.items():
-            if why := _fault(store, name):
-                faults[name] = why
-            watch(nbytes)
-        if not query.manifests and any((known := parse(name)) and known.epoch >= 0 for name in query.blobs):
-            faults[f"{query.prefix}epoch"] = (
-                "no manifest of an epoch counts, so the state is lost: restore all files of this operator from a copy, "
-                'under their names without any "~..." suffix'
-            )
-        for manifest in query.manifests.values():
-            for name in manifest.blobs():
-                if name not in query.blobs:
-                    faults[name] = f"it is missing; the manifest of epoch {manifest.epoch} needs it"
-        for name, why in missing(store, query.prefix, query.region, query.query):
-            faults.setdefault(name, why)
-        sound = tuple(sorted(epoch for epoch, it in query.manifests.items() if not faults.keys() & set(it.blobs())))
-        for name, why in sorted(faults.items()):
-            blob = parse(name)
-            found.append(Bad(name, why, blob.epoch if blob else -1, sound))
+        else:
+            found += _verify_query(store, query, watch)
     return found
+
+
+def _verify_query(store: Store, query: Query, watch: Callable[[int], None]) -> list[Bad]:
+    """Check all blobs of an operator and query, and that none is missing."""
+    faults: dict[str, str] = {}
+    for name, nbytes in query.blobs.items():
+        if why := _fault(store, name):
+            faults[name] = why
+        watch(nbytes)
+    if not query.manifests and any((known := parse(name)) and known.epoch >= 0 for name in query.blobs):
+        faults[f"{query.prefix}epoch"] = (
+            "no manifest of an epoch counts, so the state is lost: restore all files of this operator from a copy, "
+            'under their names without any "~..." suffix'
+        )
+    for manifest in query.manifests.values():
+        for name in manifest.blobs():
+            if name not in query.blobs:
+                faults[name] = f"it is missing; the manifest of epoch {manifest.epoch} needs it"
+    for name, why in missing(store, query.prefix, query.region, query.query):
+        faults.setdefault(name, why)
+    sound = tuple(sorted(epoch for epoch, it in query.manifests.items() if not faults.keys() & set(it.blobs())))
+    blobs = {name: parse(name) for name in sorted(faults)}
+    return [Bad(name, faults[name], blob.epoch if blob else -1, sound) for name, blob in blobs.items()]
 
 
 def unfinished_batches(store: Store) -> list[tuple[Query, str]]:

@@ -43,7 +43,8 @@ def open_store(where: str | Path | tuple[FileSystem, str] | Place, *, create: bo
 def _plain(where: str | Path | tuple[FileSystem, str], create: bool) -> Store:
     """The store at an address, as if it had no key."""
     if isinstance(where, tuple):
-        return FileStore(*where, create=create)
+        filesystem, base = where
+        return FileStore(filesystem, base, create=create)
     if isinstance(where, str) and where.startswith(DATABASES):
         return _database(where, create)
     if isinstance(where, str) and "://" in where:
