@@ -11,7 +11,7 @@ from evenflow.runtime.worker.graphs.flows import Flows
 from evenflow.runtime.worker.graphs.passage import Surroundings
 from evenflow.runtime.worker.graphs.queue import RowQueue
 from evenflow.runtime.worker.graphs.routings import Routings
-from evenflow.runtime.worker.graphs.unit_rows import UnitRows
+from evenflow.runtime.worker.graphs.unit_rows import WaitingGraphRows
 from evenflow.runtime.worker.rows.session import Session
 
 
@@ -36,7 +36,7 @@ def flows():
     queue, nobody = RowQueue(), Nobody()
     about = {"peers": nobody, "routings": Routings(0, no_graph, queue), "new_id": lambda: 1}
     around = Surroundings(worker=0, server=nobody, pace=None, clock=lambda: 0.0, **about)
-    unit_rows = UnitRows(feeders={}, queue=queue, find_graph=no_graph, **about)
+    unit_rows = WaitingGraphRows(feeders={}, queue=queue, find_graph=no_graph, **about)
     return Flows(around=around, unit_rows=unit_rows, outbox=nobody, turn_s=1.0)
 
 

@@ -9,18 +9,18 @@ import pyarrow as pa
 
 from evenflow.errors import InvalidArgument, nearest
 from evenflow.graph.build.builder import Graph, Stream, ancestors, endpoint_named
-from evenflow.graph.nodes.detecting import bind_detect
 from evenflow.graph.build.dialect import Dialect, SchemaOf
+from evenflow.graph.build.fusing import FusedNode, fused_of
+from evenflow.graph.build.plan import EndpointPlan, GraphPlan, NodePlan, PortPlan, StreamPlan
+from evenflow.graph.build.verbs import DetectSpec, FilterSpec, JoinSpec, KeyedSpec, MapSpec
+from evenflow.graph.nodes.detecting import bind_detect
 from evenflow.graph.nodes.filtering import FilterNode, condition_of
 from evenflow.graph.nodes.filters import Filters
-from evenflow.graph.build.fusing import FusedNode, fused_of
 from evenflow.graph.nodes.joining import bind_join
 from evenflow.graph.nodes.keying import bind_keyed
 from evenflow.graph.nodes.mapping import bind_map
 from evenflow.graph.nodes.operator import NodeOperator
 from evenflow.graph.nodes.ordering import OrderNode
-from evenflow.graph.build.plan import EndpointPlan, GraphPlan, NodePlan, PortPlan, StreamPlan
-from evenflow.graph.build.verbs import DetectSpec, FilterSpec, JoinSpec, KeyedSpec, MapSpec
 
 
 def bind(

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from evenflow.errors import InvalidArgument, extra, nearest
 from evenflow.graph.build import verbs
-from evenflow.graph.draw.layout import Sketch
 from evenflow.graph.build.verbs import DetectSpec, FilterSpec, JoinSpec, KeyedSpec, MapSpec, Pair, Rules, Spec
+from evenflow.graph.draw.layout import Sketch
 from evenflow.model.given import with_known_keywords
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import BatchFunction, Input

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evenflow.operators.hosted import Hosted
     from evenflow.runtime.worker.graphs.flows import Flows
     from evenflow.runtime.worker.graphs.kinds import PeerKind
-    from evenflow.runtime.worker.graphs.unit_rows import UnitRows
+    from evenflow.runtime.worker.graphs.unit_rows import WaitingGraphRows
     from evenflow.runtime.worker.moves.direct_transfer import DirectTransfer
     from evenflow.runtime.worker.moves.store_transfer import StoreTransfer
     from evenflow.runtime.worker.moves.unit_mover import GraphRows
@@ -130,14 +130,14 @@ class Assembly:
         )
         return KeyedParts(server=server, flows=flows, kind=kind, peer_kind=PeerKind(flows))
 
-    def _unit_rows(self) -> UnitRows:
+    def _unit_rows(self) -> WaitingGraphRows:
         from evenflow.runtime.worker.graphs.lookup import GraphLookup
         from evenflow.runtime.worker.graphs.queue import RowQueue
         from evenflow.runtime.worker.graphs.routings import Routings
-        from evenflow.runtime.worker.graphs.unit_rows import UnitRows
+        from evenflow.runtime.worker.graphs.unit_rows import WaitingGraphRows
 
         find_graph, queue = GraphLookup(self.operators).find, RowQueue()
-        return UnitRows(
+        return WaitingGraphRows(
             feeders={},
             queue=queue,
             routings=Routings(self._worker, find_graph, queue),
@@ -146,7 +146,7 @@ class Assembly:
             new_id=partial(self._environment.random_bits, ID_BITS),
         )
 
-    def _flows(self, server: KeyedServer, unit_rows: UnitRows) -> Flows:
+    def _flows(self, server: KeyedServer, unit_rows: WaitingGraphRows) -> Flows:
         from evenflow.runtime.worker.graphs.flows import Flows
         from evenflow.runtime.worker.graphs.passage import Surroundings
 

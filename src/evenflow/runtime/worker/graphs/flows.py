@@ -25,7 +25,7 @@ from evenflow.runtime.worker.graphs.calibration import Calibration
 from evenflow.runtime.worker.graphs.counts import FlowCounts
 from evenflow.runtime.worker.graphs.passage import ArrivedRows, FlowStep, Passage, PassageFailed, Surroundings, Visit
 from evenflow.runtime.worker.graphs.queue import RowQueue
-from evenflow.runtime.worker.graphs.unit_rows import UnitRows
+from evenflow.runtime.worker.graphs.unit_rows import WaitingGraphRows
 from evenflow.runtime.worker.rows.instances import graph_of
 from evenflow.runtime.worker.rows.outbox import Outbox
 from evenflow.runtime.worker.rows.session import ConnectionFault, Session
@@ -43,7 +43,7 @@ class Flows:
     """The graphs of one worker."""
 
     around: Surroundings
-    unit_rows: UnitRows
+    unit_rows: WaitingGraphRows
     outbox: Outbox
     turn_s: float
     rows: int = 0

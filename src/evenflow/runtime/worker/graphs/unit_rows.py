@@ -20,7 +20,7 @@ from evenflow.runtime.worker.rows.session import Session
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class UnitRows:
+class WaitingGraphRows:
     """What movements do to the rows of graphs on one worker; the `GraphRows` of its unit mover."""
 
     feeders: dict[int, Session]
