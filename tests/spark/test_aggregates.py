@@ -4,6 +4,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import evenflow as ef
+from evenflow import functions
 from tests.support.operators_model import close
 
 KINDS = {
@@ -52,7 +53,7 @@ def test_as_spark_has_them(spark, cluster, frame):
     own["known_s"] = f"last(s, true) {over}"
     own["all"] = f"count(*) {over}"
     expected = rows.selectExpr("*", *(f"{text} as `{name}`" for name, text in own.items()))
-    ours = {f"{how}_{name}": getattr(ef, OURS.get(how, how))(name) for how, name in each}
+    ours = {f"{how}_{name}": getattr(functions, OURS.get(how, how))(name) for how, name in each}
     ours |= {"known_s": ef.functions.last("s", ignorenulls=True), "all": ef.functions.count()}
     out = cluster.keyed(rows, "k", ef.Aggregates(ours, **FRAMES[frame]), order_by="id", tuning=ef.Tuning(units=32))
     kinds = [(field.name, field.dataType.simpleString()) for field in out.schema]
