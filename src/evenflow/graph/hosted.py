@@ -19,15 +19,15 @@ from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units, UnitSta
 UNIT = pa.field("__evenflow_unit", pa.int64())
 """The last column of rows in a log: the unit that they were applied to."""
 PORT = b"evenflow.port"
-"""What the metadata of the columns in a log call the number of the port that the rows came to."""
+"""The key in the metadata of logged rows for the number of the port at which they arrived."""
 BATCH = b"evenflow.batch"
-"""The number of their micro-batch, where the operator has to know it."""
+"""The key there for the number of their micro-batch, for operators that have to know it."""
 
 
 class GraphState(KeyedOperator):
     """The operators of all nodes of a graph, with the state of those units that are on this worker.
 
-    To those who move, save and load units it is one keyed operator that has the units of all nodes.
+    Code that moves, saves and loads units sees one keyed operator with the units of all nodes.
     """
 
     def __init__(self, plan: GraphPlan) -> None:
@@ -54,13 +54,13 @@ class GraphState(KeyedOperator):
         return operator.process(about.side, rows, units, keys)
 
     def keep(self, feeders: Container[int]) -> None:
-        """Only these feeders are there: nothing of others is held any more."""
+        """Forget the rows that are held for other feeders than these, which are gone."""
         for operator in self._operators.values():
             if isinstance(operator, OrderNode):
                 operator.keep(feeders)
 
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
-        """Apply rows of a log to the node they came to before: what that gives has been sent on already."""
+        """Apply logged rows to their node again; the results are dropped, since they were sent on before."""
         told = rows.schema.metadata or {}
         port, self.batch = int(told[PORT]), int(told.get(BATCH, 0))
         about = self._plan.ports[port]
@@ -127,7 +127,7 @@ class HostedGraph(Hosted):
         self.filters = {node.name: node.operator for node in plan.nodes if isinstance(node.operator, Filters)}
         """By name, the operators that choose an order of filters; they have no state, so all evaluations share them."""
         self.fixed_units = [node.first for node in plan.nodes if node.operator.ordering]
-        """Those of orders: what is held there is bounded by what feeders have under way."""
+        """Units of order nodes: feeders bound the rows under way, and so the rows that these hold."""
         self._logged = tuple(self._log_schema(port) for port in range(len(plan.ports)))
 
     def warm_up(self) -> None:
@@ -146,7 +146,7 @@ class HostedGraph(Hosted):
     def rows_of(self, port: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
         """Rows as an operator takes them, their units within the node and the hashes of their keys.
 
-        Both are empty for an operator without keys.
+        Units and hashes are empty for an operator without keys.
         """
         about = self.plan.ports[port]
         node = self.plan.nodes[about.node]
@@ -157,7 +157,7 @@ class HostedGraph(Hosted):
         return rows, units_of(hashes, node.units), values_of(hashes)
 
     def nothing(self, node: NodePlan) -> pa.RecordBatch:
-        """No rows of what a node gives."""
+        """A batch without rows, with the columns that a node gives."""
         schema = self.plan.streams[node.stream].schema
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 

@@ -1,4 +1,4 @@
-"""What feeders know of a graph: where rows of sources go, and what comes back. Users' code is not in it.
+"""A graph's plan as feeders get it: it tells where rows go and which come back, and has no code of users.
 
 A feeder lives for one task: it must not load models that only workers need.
 """

@@ -1,4 +1,4 @@
-"""The ways of a graph's rows, as one sender knows them: which worker has the units that rows are for.
+"""Where one sender of a graph sends rows: to the workers that have the units of the rows.
 
 Feeders and workers are senders. Rows of one stream go once to every worker that has readers of it, whatever their
 number; rows for an operator that is spread over units go where their unit is. Rows of units that are being moved are
@@ -53,7 +53,7 @@ class Ways:
         return frozenset(self._moving)
 
     def uses(self, worker: int, over: Set[int] = frozenset()) -> bool:
-        """Whether rows go to a worker, or may have gone there before a movement that is not among those over."""
+        """Whether rows go to a worker, or may have gone there before a movement that is not in `over`."""
         return bool(self._moving.keys() - over) or bool((self._destination == worker).any())
 
     def pause(self, move: int, units: Iterable[int]) -> None:
@@ -68,7 +68,7 @@ class Ways:
         return [] if units is None else units.tolist()
 
     def at(self, worker: int, units: Iterable[int]) -> list[int]:
-        """Those of some units that are at a worker."""
+        """The units, among the given ones, that are at a worker."""
         chosen = np.fromiter(units, np.int64)
         found: list[int] = chosen[self._destination[chosen] == worker].tolist()
         return found
@@ -86,7 +86,7 @@ class Ways:
         return port in self._dense
 
     def split(self, stream: int, rows: pa.RecordBatch, turn: int) -> Iterator[Bundle]:
-        """Rows that a stream gives in a turn, by where they go; without rows, only where every turn has to come."""
+        """Cut the rows of one turn of a stream by destination. An empty turn goes only to ports that get every turn."""
         whole: dict[int, list[int]] = {}
         for number in self._plan.streams[stream].readers:
             port = self._plan.ports[number]

@@ -1,7 +1,7 @@
-"""Operators that may get further parts while they keep their state, as aggregates do: what is new begins empty.
+"""Operators that may get further parts while they keep their state, as aggregates do: new parts begin empty.
 
-A log tells of which operator its rows are (NOTE). When the log is read again, rows of an operator that had fewer parts
-go through those parts only, so that the new ones have the rows since they are there, however often state is loaded.
+A log notes which operator its rows went through (NOTE). When the log is read again, rows that went through fewer parts
+go through those parts only. So a new part never gets rows from before it was added, however often state is loaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Self
 from evenflow.operators.keyed import KeyedOperator, identity
 
 NOTE = b"evenflow.operator"
-"""What the metadata of the columns in a log call the `identity` of the operator that the rows went through."""
+"""The key in the metadata of logged rows for the `identity` of the operator that they went through."""
 
 
 class Growing(KeyedOperator):
@@ -47,7 +47,7 @@ def earlier_of(operator: KeyedOperator, text: str) -> Growing | None:
 
 
 def new_parts(operator: KeyedOperator, text: str) -> Sequence[str]:
-    """The names of what `operator` has more than the one whose `identity` is `text`; none if that is another one."""
+    """The names of the parts of `operator` that the operator with identity `text` lacks; none if it is not related."""
     earlier = earlier_of(operator, text)
     return operator.more(earlier) if earlier is not None and isinstance(operator, Growing) else ()
 

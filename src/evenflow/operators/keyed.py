@@ -54,11 +54,11 @@ class KeyedOperator(ABC):
     """The attributes that hold column names: users may write these in any case, as in Spark."""
 
     inputs: tuple[str, tuple[str, ...]] | None = None
-    """Where rows of several streams come as one: the column that tells which stream a row is of, and the names in it
-    (or the streams' names, if it has their numbers from 0 on). Each has its own progress, and time is the least."""
+    """Where rows of several streams come as one: the column that tells the stream of a row, and the names of the
+    streams (the column holds these names, or numbers from 0 on). Event time is that of the slowest stream."""
     waits: bool = True
     """Whether rows wait for their time where there is a `lateness=`. False if results do not depend on the order of
-    rows, and `on_time` only says what state is needed no more."""
+    rows, and `on_time` only drops state that is no longer needed."""
 
     adds: ClassVar[bool] = False
     """Whether the result is always the given rows, in their order, with further columns. Then only the new columns are

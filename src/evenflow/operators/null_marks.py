@@ -1,4 +1,4 @@
-"""Which columns of a batch of Spark's have nulls, told beside each of its rows.
+"""Marks that tell, beside each row of a batch of Spark's, which columns of the batch have nulls.
 
 The dtype that pandas has for whole numbers and booleans depends on whether a batch has nulls of them. A batch of
 Spark's is cut into frames, by how fast workers are; so that results do not depend on that, each frame knows which of

@@ -92,14 +92,14 @@ def _met(random: np.random.Generator, pairs: float) -> tuple[tuple[int, ...], in
 
 
 class _Streams:
-    """Who reads whom, while a hybrid graph is drawn."""
+    """The streams that operators may still read, while a hybrid graph is drawn."""
 
     def __init__(self, random: np.random.Generator, sources: int) -> None:
         self._random = random
         self._open = list(range(sources))
         """Streams that nobody reads yet."""
         self._filters: list[int] = []
-        """Those of them that filters give: the right side of a join is one."""
+        """Streams among these that filters give; the right side of a join is one of them."""
         self._shared: list[int] = []
         """Streams that have readers and may have more."""
 
@@ -153,7 +153,7 @@ def flows(drawn: Sequence[Drawn], sources: Sequence[float]) -> tuple[Floats, Flo
 
 
 def built(drawn: list[Drawn], sources: list[str], seed: int) -> Graph:
-    """The graph. What nobody reads is an endpoint."""
+    """The graph; streams that no operator reads are its endpoints."""
     graph = Graph("scheme")
     streams: list[Stream] = [graph.source(name) for name in sources]
     rights = {operator.inputs[1]: operator for operator in drawn if operator.join}

@@ -72,7 +72,7 @@ class _Numbering:
         self._units = 0
 
     def add(self, fused: FusedNode) -> None:
-        """The next node: all that it reads has its number already."""
+        """Add the next node; the streams that it reads have numbers already."""
         reads = [self._numbers[stream] for stream in fused.inputs]
         operator, schema = self._bound(fused, reads)
         stream = self._numbers[fused.last] = self._append(fused.name, operator, reads, schema)

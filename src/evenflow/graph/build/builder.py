@@ -287,7 +287,7 @@ class Graph:
 
 
 def ancestors(streams: Iterable[Stream]) -> set[Stream]:
-    """The streams themselves, and all that they are made from."""
+    """The streams themselves, and all streams that they are made from."""
     found: set[Stream] = set()
     waiting = list(streams)
     while waiting:

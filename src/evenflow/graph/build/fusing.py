@@ -34,7 +34,7 @@ class FusedNode:
 def fused_of(graph: Graph, alive: set[Stream], ends: set[Stream]) -> list[FusedNode]:
     """The nodes of a graph among its streams that are `alive`, each behind those that it reads from.
 
-    `ends` are the streams that endpoints give: they must be somebody's result, so a chain stops there.
+    `ends` are the streams that endpoints give. A chain stops at such a stream, since some node has to give it.
     """
     nodes = [stream for stream in graph.nodes if stream in alive]
     readers = Counter(stream for node in nodes for stream in node.inputs)

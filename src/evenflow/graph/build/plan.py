@@ -17,7 +17,7 @@ from evenflow.graph.nodes.operator import NodeOperator
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """What one source or node gives."""
+    """The rows that one source or one node gives."""
 
     name: str
     schema: pa.Schema
@@ -46,7 +46,7 @@ class NodePlan:
     ports: tuple[int, ...]
     """By side."""
     stream: int
-    """What it gives."""
+    """The number of the stream that it gives."""
     first: int
     """The number of its first unit."""
 

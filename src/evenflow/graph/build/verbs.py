@@ -1,4 +1,4 @@
-"""What the verbs of a graph were told: one frozen value for each kind of node, checked when the verb is called."""
+"""The arguments of a graph's verbs: a frozen value for each kind of node, checked when the verb is called."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ POINTS = 72.0
 WORKERS = ("#8ecae6", "#ffb703", "#90be6d", "#f4978e", "#cdb4db", "#d4a373", "#f1c0e8", "#b7b7a4", "#e9edc9", "#56cfe1")
 """The colours of workers; there are more workers than colours in large clusters, so boxes also say their numbers."""
 MOST_NUMBERS = 6
-"""_Workers that a box names."""
+"""Workers that a box names, at most."""
 
 _Workers = tuple[int, ...]
 
@@ -56,7 +56,7 @@ class PlacedPicture:
         return self._columns * self._layout.width / POINTS, height / POINTS
 
     def draw(self, figure: FigureBase) -> None:
-        """Draw it."""
+        """Draw all placements into a figure, or into a part of one."""
         placements = self._placements
         axes = figure.subplots(self._rows, self._columns, squeeze=False).ravel()
         moved = _moved(placements)

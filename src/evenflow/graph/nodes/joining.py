@@ -38,7 +38,7 @@ class JoinSide:
 
     @property
     def stored(self) -> list[int]:
-        """The columns that are kept in the window: at least one, or rows could not be told from none."""
+        """The columns that are kept in the window: at least one, since rows without columns cannot be counted."""
         return self.kept or self.key[:1]
 
     @property
@@ -55,7 +55,7 @@ class JoinNode(NodeOperator):
 
     A window in time has the rows less than `span` from the row's time. When a micro-batch begins, rows leave it that
     are `span` behind what both sides had reached before, in their unit, less the lateness. So it does not matter which
-    side is quicker; of a side, rows may be so far behind its latest one as the lateness says. A unit keeps the rows of
+    side is quicker, and a row may be behind the latest one of its side by the lateness. A unit keeps the rows of
     one side while it gets none of the other: what other units have reached says nothing here, since units move, and
     results must not depend on where they are. In a batch DataFrame none leaves.
     """

@@ -27,7 +27,7 @@ class KeyedNode(NodeOperator):
     """A keyed operator as `Cluster.keyed` runs it; its last unit is that of null keys.
 
     The operator gets the columns that it reads and, where it asks for them, hashes of columns. If it only adds columns,
-    what it adds is put beside the rows.
+    the new columns are put beside the rows.
     """
 
     kind: ClassVar[str] = "keyed"

@@ -47,7 +47,7 @@ class OrderNode(NodeOperator):
         return rows
 
     def due(self, feeder: int, turn: int) -> bool:
-        """Whether it is a turn's turn; then the next is expected."""
+        """Whether the feeder's rows of this turn may go on now; if so, the next turn is expected from now on."""
         if self._next.get(feeder, 0) != turn:
             return False
         self._next[feeder] = turn + 1
@@ -58,7 +58,7 @@ class OrderNode(NodeOperator):
         self._held.setdefault(feeder, {})[held.turn] = held
 
     def following(self, feeder: int) -> list[HeldTurn]:
-        """Take out the rows whose turn it is now."""
+        """Remove and return the held rows that may go on now."""
         waiting, found = self._held.get(feeder, {}), []
         while self._next.get(feeder, 0) in waiting:
             found.append(waiting.pop(self._next[feeder]))
@@ -66,7 +66,7 @@ class OrderNode(NodeOperator):
         return found
 
     def keep(self, feeders: Container[int]) -> None:
-        """Only these feeders are there."""
+        """Forget all feeders but these."""
         self._next = {feeder: turn for feeder, turn in self._next.items() if feeder in feeders}
         self._held = {feeder: turns for feeder, turns in self._held.items() if feeder in feeders}
 

@@ -81,11 +81,11 @@ class LinkedRows:
         self.newest[slots], self.latest[slots] = -1, EVER
 
     def _more(self, slots: npt.NDArray[np.int32]) -> tuple[Array, ...]:
-        """What else is part of the state of slots."""
+        """Further arrays that belong to the state of slots."""
         return ()
 
     def _install_more(self, slots: npt.NDArray[np.int32], more: Sequence[Array]) -> None:
-        """Put in what `_more` gave; nothing, if an earlier version has stored the state."""
+        """Install the arrays of `_more`; there are none if an earlier version has stored the state."""
 
     def _packed(self, rows: Longs) -> UnitState:
         """The rows with these numbers, for another copy."""
@@ -101,7 +101,7 @@ class LinkedRows:
         return base
 
     def _reach(self) -> None:
-        """Make room for what is told of each row in the store."""
+        """Make the arrays that have an element for each row as long as the store."""
         if self.store.length > len(self.older):
             length = 2 * self.store.length
             self.older, self.clock = grown(self.older, length), grown(self.clock, length if self.span else 0)

@@ -53,8 +53,8 @@ class Pairs(LinkedRows):
     """Rows that meet those of the other side; lists are linked in both directions, and hold what is in the window.
 
     A window is the last `rows` rows of a side, or all rows less than `span` microseconds apart. Rows leave a window in
-    time when no row can come any more that is so near to them. If `told`, that is for `pass_time` to say; else a row of
-    the key, of either side, says it of rows that are `span` older.
+    time when no row can come any more that is so near to them. If `told`, `pass_time` makes them leave; otherwise each
+    row of the key, of either side, makes rows leave that are `span` older.
     """
 
     def __init__(self, rows: int, span: int, told: bool = False) -> None:
@@ -68,7 +68,7 @@ class Pairs(LinkedRows):
         """By slot and side: the latest time of a row that has left the window."""
         self.newer = np.empty(len(self.older), np.int64)
         self.missed = np.zeros(2, np.int64)
-        """By side, rows that came when rows of the other side that are as near to them had left the window."""
+        """By side, the rows that came too late: rows of the other side that they would have met had left the window."""
 
     def push(
         self, units: Units, keys: Keys, sides: npt.NDArray[np.int32], times: Longs, rows: pa.RecordBatch
@@ -85,7 +85,7 @@ class Pairs(LinkedRows):
         return result
 
     def pass_time(self, units: Units, now: int | Longs) -> None:
-        """No row of these units from before `now` comes any more: rows that only such rows would meet leave.
+        """No row of these units from before `now` comes any more: rows leave that only such rows would have met.
 
         `now` is one time, or one for each of the units.
         """

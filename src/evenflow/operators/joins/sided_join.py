@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from evenflow.operators.joins.sided_pairs import SidedPairs
 
 SIDE = "__evenflow_side"
-"""The column that tells a row's side: 0 left, 1 right. It is the first, so of rows that are equal the left come first.
-"""
+"""The column that tells a row's side: 0 left, 1 right. It is the first column, so that among equal rows left ones sort
+first."""
 
 
 class SidedJoin(Delegating):
