@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -33,7 +32,7 @@ from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import placed
 
 
-def show_queries(console: Console, where: str, key: bytes = b"") -> list[dict[str, Any]]:
+def show_queries(console: Console, where: str, key: bytes = b"") -> list[dict[str, object]]:
     """Print a line for each operator and query."""
     with FencedView(open_store(placed(where, key), create=False)) as store:
         queries = survey(store)
@@ -52,7 +51,7 @@ def show_queries(console: Console, where: str, key: bytes = b"") -> list[dict[st
     return [_figures(query) for query in queries]
 
 
-def show_query(console: Console, where: str, names: list[str], key: bytes = b"") -> dict[str, Any]:
+def show_query(console: Console, where: str, names: list[str], key: bytes = b"") -> dict[str, object]:
     """Print the newest manifest of one query, its snapshots and its log."""
     with FencedView(open_store(placed(where, key), create=False)) as store:
         query = _chosen(survey(store), names)
@@ -65,7 +64,7 @@ def show_query(console: Console, where: str, names: list[str], key: bytes = b"")
         return _figures(query) | _show_blobs(console, store, newest)
 
 
-def _figures(query: Query) -> dict[str, Any]:
+def _figures(query: Query) -> dict[str, object]:
     """One query, for programs."""
     newest = query.newest
     return {
@@ -79,7 +78,7 @@ def _figures(query: Query) -> dict[str, Any]:
     }
 
 
-def verify_all(console: Console, where: str, key: bytes = b"", spark: Sequence[str] = ()) -> dict[str, Any]:
+def verify_all(console: Console, where: str, key: bytes = b"", spark: Sequence[str] = ()) -> dict[str, object]:
     """Check every blob, and print a line for each bad one, and for each batch that is not whole.
 
     `spark` has Spark's own checkpoints, to compare with.
@@ -240,8 +239,8 @@ def _show_manifest(console: Console, query: Query, newest: Manifest) -> None:
     )
 
 
-def _show_blobs(console: Console, store: Store, newest: Manifest) -> dict[str, Any]:
-    kept: dict[str, Any] = {"snapshots": [], "segments": []}
+def _show_blobs(console: Console, store: Store, newest: Manifest) -> dict[str, list[dict[str, object]]]:
+    kept: dict[str, list[dict[str, object]]] = {"snapshots": [], "segments": []}
     table = _table("snapshots", "blob", "epoch", "units", "size")
     for snapshot in snapshots(store, newest):
         name, units = snapshot.name.removeprefix(newest.prefix), min(snapshot.units, newest.units - 1)

@@ -65,7 +65,7 @@ def make_folder(folder: Path) -> None:
         raise InvalidArgument(f"{folder} cannot be a directory, since there is a file of that name") from None
 
 
-def write_figures(file: Path | None, figures: Any) -> None:
+def write_figures(file: Path | None, figures: object) -> None:
     """Write the figures of a run as JSON, if a file is given; what is no finite number is null, as JSON has none."""
     if file is None:
         return
@@ -77,7 +77,7 @@ def write_figures(file: Path | None, figures: Any) -> None:
         console.print(f"written: {file}", soft_wrap=True)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     match value:
         case float():
             return value if isfinite(value) else None

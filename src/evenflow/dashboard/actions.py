@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from msgspec import UNSET
 
@@ -124,7 +123,7 @@ class Actions:
 
     def __init__(self) -> None:
         self.all: deque[Action] = deque(maxlen=KEPT)
-        self.troubles: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self.troubles: deque[dict[str, object]] = deque(maxlen=KEPT)
         self.moved = self.refused = self.undone = self.lost = self.restarts = 0
         self._known: dict[str, RegionKnown] = {}
         """By region, the one told of least recently first."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from evenflow.dashboard.history import Chronicle
 from evenflow.dashboard.pace import LAG_S
@@ -99,7 +98,7 @@ class Action:
         if self.brought is None and now >= self.until + LAG_S + history.step_s + max(AFTER_S, 2 * history.step_s):
             self.brought = self.effect(history, now)
 
-    def shown(self, history: Chronicle, now: float) -> dict[str, Any]:
+    def shown(self, history: Chronicle, now: float) -> dict[str, object]:
         """What the page shows of it."""
         effect = self.effect(history, now)
         routes = sorted(self.routes.items(), key=lambda each: -each[1])

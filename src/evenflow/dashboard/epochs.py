@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
 
 from evenflow.model.entries import (
     AttemptPoisonedEntry,
@@ -40,7 +39,7 @@ class EpochState:
     """The longest that a task waited for its log, and for the note of the attempt."""
     failed: str = ""
 
-    def shown(self, now: float) -> dict[str, Any]:
+    def shown(self, now: float) -> dict[str, object]:
         """What the page shows of it."""
         return {
             "region": self.region,
@@ -85,7 +84,7 @@ class EpochTable:
                 if known is not None and known.ended is None:
                     known.failed = entry.why[:300]
 
-    def shown(self, now: float) -> list[dict[str, Any]]:
+    def shown(self, now: float) -> list[dict[str, object]]:
         """The latest batches, the latest first."""
         return [each.shown(now) for each in list(self._all)[: -SHOWN - 1 : -1]]
 

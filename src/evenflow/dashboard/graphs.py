@@ -114,7 +114,7 @@ class GraphView(RegionView):
     def columns(self, now: float) -> dict[str, float | None]:
         return {f"energy:{self.name}": self.energy} if now - self.sampled <= 2 * STALE_S else {}
 
-    def shown(self, now: float) -> dict[str, Any]:
+    def shown(self, now: float) -> dict[str, object]:
         operators = [
             operator
             | {

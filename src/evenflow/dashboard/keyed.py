@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -87,9 +86,9 @@ class OwnedUnits:
         for unit in units:
             self.moving.pop(unit, None)
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, object]:
         """What the page shows: owners as one digit sequence in base 64 of two bytes each, -1 as the largest."""
-        found: dict[str, Any] = {"units": self.count}
+        found: dict[str, object] = {"units": self.count}
         if self.known and self.count <= MOST_UNITS:
             found["owners"] = self.owners.astype("<u2").tobytes()
             found["moving"] = [[unit, target] for unit, target in sorted(self.moving.items())]
@@ -185,7 +184,7 @@ class KeyedView(RegionView):
         most, unit = max(mine)
         return HotUnit(unit, min(1.0, most / came), self.keys.get(unit, "")) if most > 0 else None
 
-    def shown(self, now: float) -> dict[str, Any]:
+    def shown(self, now: float) -> dict[str, object]:
         owners, known = self.owned.owners, self.owned.known
         fed = self._sampled is not None and now - self._sampled <= RECENT_S
         hottest = [

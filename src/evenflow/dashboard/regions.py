@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
-from typing import Any
 
 from evenflow.dashboard.pace import Pace
 from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded, whole
@@ -109,7 +108,7 @@ class RegionView:
         """Its figures for the history, by column."""
         return {}
 
-    def shown(self, now: float) -> dict[str, Any]:
+    def shown(self, now: float) -> dict[str, object]:
         """What the page shows of it."""
         summary = self.latencies(now).summary
         return {
@@ -195,7 +194,7 @@ class OrderedView(RegionView):
             found[f"blocked:{worker}:{self.name}"] = rounded(each.blocked, 4)
         return found
 
-    def shown(self, now: float) -> dict[str, Any]:
+    def shown(self, now: float) -> dict[str, object]:
         fresh = now - self.sampled <= STALE_S
         connections = [
             {

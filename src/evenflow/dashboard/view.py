@@ -207,7 +207,7 @@ class PageView:
             "troubles": list(self.actions.troubles)[: -SHOWN_ACTIONS - 1 : -1],
         }
 
-    def _figures(self, now: float, summary: Any) -> Mapping[str, Any]:
+    def _figures(self, now: float, summary: Any) -> Mapping[str, object]:
         regions = self.regions.values()
         told = {worker.id: worker.utilisation(now) for worker in self.workers.live}
         loads = {worker: load for worker, load in told.items() if load is not None}

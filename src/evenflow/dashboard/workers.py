@@ -150,7 +150,7 @@ class WorkerTable:
                 worker.memory, worker.resident = whole(entry.memory), whole(entry.resident)
                 worker.spilled = whole(entry.spilled)
 
-    def shown(self, now: float, speeds: dict[int, float], tones: dict[int, str]) -> list[dict[str, Any]]:
+    def shown(self, now: float, speeds: dict[int, float], tones: dict[int, str]) -> list[dict[str, object]]:
         """What the page shows of them; `speeds` are relative to the usual worker, `tones` of those that stand out."""
         return [
             {

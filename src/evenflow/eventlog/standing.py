@@ -6,8 +6,6 @@ regions there are, their weights or routing tables, and their last samples, whos
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -58,8 +56,8 @@ class Standing:
     """The entries that still hold, oldest first."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[Any, ...], EventEntry] = {}
-        self._regions: dict[Any, None] = {}
+        self._kept: dict[tuple[object, ...], EventEntry] = {}
+        self._regions: dict[object, None] = {}
         """The regions that have entries, the one told of least recently first."""
 
     def add(self, entry: EventEntry) -> None:
@@ -78,7 +76,7 @@ class Standing:
         while len(self._kept) > MOST and len(self._regions) > 1:
             self._forget(next(iter(self._regions)))
 
-    def _forget(self, region: Any) -> None:
+    def _forget(self, region: object) -> None:
         """Drop all entries of a region, since some of them without the others would mislead."""
         del self._regions[region]
         for kind, fields in BY.items():

@@ -30,7 +30,9 @@ WORTH = 1 << 20
 PREFIX = "evenflow-spill-"
 
 Part: TypeAlias = Any
-"""Any object with contiguous bytes (the buffer protocol)."""
+"""Any object with contiguous bytes: Python 3.11 has no type for the buffer protocol."""
+State: TypeAlias = Any
+"""A unit's state as its operator gives it: a user's value, which can be pickled."""
 _ZEROS = memoryview(bytes(ALIGN))
 
 
@@ -195,14 +197,14 @@ class Segment:
         self.path, self.entries, self.size, self.live = fresh.path, fresh.entries, fresh.size, fresh.live
 
 
-def pack(state: Any) -> list[Part]:
+def pack(state: State) -> list[Part]:
     """A state as parts: its pickle, and the buffers that the pickle leaves out."""
     buffers: list[pickle.PickleBuffer] = []
     body = pickle.dumps(state, protocol=5, buffer_callback=buffers.append)
     return [body, *(buffer.raw() for buffer in buffers)]
 
 
-def unpack(parts: list[Part]) -> Any:
+def unpack(parts: list[Part]) -> State:
     """The reverse of `pack`."""
     return pickle.loads(parts[0], buffers=parts[1:])
 

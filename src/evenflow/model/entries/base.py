@@ -56,7 +56,7 @@ def name_of(kind: type[EventEntry]) -> str:
     return str(kind.__struct_config__.tag)
 
 
-def as_dict(entry: EventEntry) -> dict[str, Any]:
+def as_dict(entry: EventEntry) -> dict[str, object]:
     """An entry as it is written: plain values by name, without fields that are left out."""
     about = {"time": entry.time, "at": entry.at, "event": entry.event}
     if isinstance(entry, RawEntry):
@@ -64,13 +64,13 @@ def as_dict(entry: EventEntry) -> dict[str, Any]:
     return about | {name: value for name, value in _fields(entry).items() if name not in about}
 
 
-def _fields(struct: Struct) -> dict[str, Any]:
+def _fields(struct: Struct) -> dict[str, object]:
     names = zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
     found = ((written, getattr(struct, name)) for name, written in names)
     return {name: _plain(value) for name, value in found if value is not UNSET}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A field as JSON has it. What is no JSON, as in the detail of a user's balance, stays as it is."""
     match value:
         case Struct():

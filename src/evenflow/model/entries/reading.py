@@ -31,7 +31,7 @@ def decode(line: bytes) -> EventEntry:
     return _DECODER.decode(line)
 
 
-def entry_of(told: dict[str, Any]) -> EventEntry:
+def entry_of(told: dict[str, object]) -> EventEntry:
     """The entry that was written as a dict: raw, if this version does not know its kind or cannot read it.
 
     Fields that are missing have their defaults, fields that are not known are ignored.
@@ -45,7 +45,7 @@ def entry_of(told: dict[str, Any]) -> EventEntry:
         return RawEntry(time=_seconds(time), at=_seconds(at), kind=str(kind), fields=fields, why=why)
 
 
-def _seconds(told: Any) -> float:
+def _seconds(told: object) -> float:
     """A time in a damaged entry; NaN if it is none."""
     try:
         return float(told) if isinstance(told, int | float) and not isinstance(told, bool) else nan

@@ -8,7 +8,7 @@ row yet holds time back, until it counts as idle. With policy "max" time is the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -130,7 +130,7 @@ class InputProgress:
         self.reached[unit] = self.seen[unit] = EVER
         return taken
 
-    def install(self, unit: int, reached: Any) -> None:
+    def install(self, unit: int, reached: Reached) -> None:
         """Put in the progress of a unit; if there were other inputs when it was stored, it begins anew."""
         if len(reached[0]) == len(self._inputs.names):
             self.reached[unit], self.seen[unit] = reached

@@ -7,7 +7,6 @@ their other columns, so that the order does not depend on how the rows came. Row
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.operators.keyed import Keys, Units
 
 Places = npt.NDArray[np.int64]
-Sortable = npt.NDArray[Any]
+Sortable = npt.NDArray[np.integer]
 """One number per row; rows are sorted by these numbers."""
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -51,7 +50,7 @@ def _by_levels(units: Units, levels: Sequence[Sortable]) -> Places:
     return found[np.argsort(_narrow(units)[found], kind="stable")]
 
 
-def _narrow(units: Units) -> npt.NDArray[Any]:
+def _narrow(units: Units) -> Sortable:
     """The units in 16 bits if they fit: numpy sorts these in linear time."""
     return units.astype(np.uint16) if len(units) and int(units.max()) < 1 << 16 else units
 
@@ -168,7 +167,7 @@ def _plain(column: pa.Array) -> Sortable:
     return values
 
 
-def _bits(floats: npt.NDArray[Any]) -> Sortable:
+def _bits(floats: npt.NDArray[np.floating]) -> Sortable:
     """Floats as whole numbers in the same order."""
     whole: Sortable = floats.view(_WHOLE[floats.dtype.itemsize])
     flipped: Sortable = whole ^ ((whole >> (8 * floats.dtype.itemsize - 1)) & np.iinfo(whole.dtype).max)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from evenflow.errors import BlobMissing, CorruptState
 from evenflow.state.checkpoint.manifest import Manifest, read_manifest
@@ -228,7 +227,7 @@ def query_record(store: Store, query: str) -> QueryRecord | None:
 
 def note_operators(store: Store, query: str, record: QueryRecord) -> None:
     """Put the list of a query's operators."""
-    told: dict[str, Any] = {"query": query, "operators": dict(record.operators)}
+    told: dict[str, object] = {"query": query, "operators": dict(record.operators)}
     if record.absent:
         told["absent"] = {name: list(batches) for name, batches in record.absent.items()}
     if record.adopted:

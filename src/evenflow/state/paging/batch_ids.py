@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
 
 
 class BatchIds:
@@ -10,19 +10,19 @@ class BatchIds:
 
     def __init__(self) -> None:
         self._numbers = 0
-        self._tags: dict[int, tuple[Any, int]] = {}
+        self._tags: dict[int, tuple[Hashable, int]] = {}
         """By number: the tag of the batch, and how many rows with that number are left."""
-        self._left: dict[Any, int] = {}
+        self._left: dict[Hashable, int] = {}
         """By tag: how many rows are left."""
 
-    def number(self, tag: Any, rows: int) -> int:
+    def number(self, tag: Hashable, rows: int) -> int:
         """A new number for `rows` rows of the batch `tag`."""
         self._numbers += 1
         self._tags[self._numbers] = tag, rows
         self._left[tag] = self._left.get(tag, 0) + rows
         return self._numbers
 
-    def subtract(self, number: int, rows: int) -> Any:
+    def subtract(self, number: int, rows: int) -> Hashable:
         """Some rows with a number are processed, or have left; the tag of their batch."""
         tag, left = self._tags.pop(number)
         if left > rows:
@@ -32,6 +32,6 @@ class BatchIds:
             del self._left[tag]
         return tag
 
-    def left(self, tag: Any) -> int:
+    def left(self, tag: Hashable) -> int:
         """How many rows of a batch are left."""
         return self._left.get(tag, 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +75,7 @@ class DiskGroups:
         """Correct the weight of a unit that was added."""
         self.holding(unit).weight += by
 
-    def read(self, unit: int) -> list[Any]:
+    def read(self, unit: int) -> list[memoryview]:
         """The parts of a unit's state."""
         ((_, parts),) = self.holding(unit).segment.read([unit])
         return parts

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import FunctionError
+from evenflow.scratch.files import State
 from evenflow.scratch.rows import NewFile
 
 Units = npt.NDArray[np.int32]
@@ -24,13 +25,13 @@ class Operator(Protocol):
     def adds(self) -> bool:
         """Whether there is always exactly one result for each row."""
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> State:
         """Take a unit's state out; None if there is none."""
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: State) -> None:
         """Put a unit's state in."""
 
-    def snapshot(self, unit: int) -> Any:
+    def snapshot(self, unit: int) -> State:
         """A unit's state, which stays."""
 
     def sizes(self, units: Units) -> npt.NDArray[np.int64]:
@@ -55,7 +56,7 @@ def sizes_of(operator: Operator, units: Units) -> npt.NDArray[np.int64]:
 class Parted(Protocol):
     """An operator that keeps part of its state aside and puts that on disk by itself; units of `inner` are paged."""
 
-    inner: Any
+    inner: Operator
 
     @property
     def aside(self) -> int:
@@ -75,19 +76,19 @@ class Parted(Protocol):
     def shelve(self, amount: int, largest: int, file: NewFile) -> None:
         """Put at least `amount` bytes of it on disk, if there are so many; batches in memory get at most `largest`."""
 
-    def extract_aside(self, unit: int) -> Any:
+    def extract_aside(self, unit: int) -> State:
         """Remove and return the waiting rows of a unit."""
 
-    def snapshot_aside(self, unit: int) -> Any:
+    def snapshot_aside(self, unit: int) -> State:
         """Copy the waiting rows of a unit; they stay."""
 
-    def install_aside(self, unit: int, aside: Any) -> None:
+    def install_aside(self, unit: int, aside: State) -> None:
         """Put in what `extract_aside` gave."""
 
-    def joined(self, aside: Any, inner: Any) -> Any:
+    def joined(self, aside: State, inner: State) -> State:
         """The whole state of a unit, as `extract` gives it, from what is aside and the state in `inner`."""
 
-    def parted(self, state: Any) -> tuple[Any, Any]:
+    def parted(self, state: State) -> tuple[State, State]:
         """The reverse of `joined`."""
 
 
@@ -105,7 +106,7 @@ class HostedOperator(Protocol):
     def named(self, unit: int) -> str:
         """What to call a unit in a message."""
 
-    def fresh(self) -> Any:
+    def fresh(self) -> Operator:
         """A copy of the operator without state."""
 
     def process(

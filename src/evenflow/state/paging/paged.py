@@ -8,18 +8,17 @@ back at a time as half of the budget holds, so that a unit is read and written a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SpillError
-from evenflow.scratch.files import unpack
+from evenflow.scratch.files import State, unpack
 from evenflow.state.paging.operator import HostedOperator, Keys, Operator, Units, sizes_of
 from evenflow.state.paging.pending import PendingRows
 from evenflow.state.paging.pool import Pool
@@ -36,12 +35,12 @@ class Spilled:
     """Its state as it was in the file."""
     weight: int
     """Bytes that the state takes in memory."""
-    rows: list[tuple[Any, PendingRows]]
+    rows: list[tuple[Hashable, PendingRows]]
     """Pending input in its order, each part with the name of the batch it is from."""
-    aside: Any = None
+    aside: State = None
     """What the operator keeps aside of the unit."""
 
-    def state(self) -> Any:
+    def state(self) -> State:
         """The unit's state."""
         return unpack([part.data for part in self.parts])
 
@@ -135,7 +134,7 @@ class Paged:
 
     # -- rows
 
-    def process(self, tag: Any, rows: pa.RecordBatch, units: Units, keys: Keys) -> list[Done]:
+    def process(self, tag: Hashable, rows: pa.RecordBatch, units: Units, keys: Keys) -> list[Done]:
         """Take a batch; all results there are, which are those of units in memory and any that an error kept back."""
         self._swap.used = self._clock()
         self._processing.take(tag, rows, units, keys)
@@ -208,7 +207,7 @@ class Paged:
 
     # -- units that come and go
 
-    def extract(self, unit: int) -> Any:
+    def extract(self, unit: int) -> State:
         """Take a unit out: its state, None if it has none, or a Spilled if it is on disk."""
         self._processing.run()
         if self.resident[unit]:
@@ -230,7 +229,7 @@ class Paged:
             with suppress(SpillError):  # the unit is out; the next rows that come meet the same error
                 self._swap.make_room(0)
 
-    def install(self, unit: int, state: Any) -> None:
+    def install(self, unit: int, state: State) -> None:
         """Put in what `extract` gave, here or elsewhere. A spilled unit that does not fit goes to disk as it is."""
         self._processing.run()
         if isinstance(state, Spilled):
@@ -243,7 +242,7 @@ class Paged:
             self._memory.arrived(unit, state if self._parted is None else self._parted.parted(state)[1])
             self._swap.make_fit()
 
-    def snapshot(self, unit: int) -> Any:
+    def snapshot(self, unit: int) -> State:
         """A unit's state, which stays here, as `extract` gives it from memory. It must have no pending input."""
         if self.resident[unit]:
             return self.operator.snapshot(unit)
@@ -262,9 +261,9 @@ class Paged:
             self._swap.make_fit()
         self._processing.arrive(state.rows)
 
-    def _take_rows(self, unit: int) -> list[tuple[Any, PendingRows]]:
+    def _take_rows(self, unit: int) -> list[tuple[Hashable, PendingRows]]:
         """Take out the pending input of one unit."""
-        taken: list[tuple[Any, PendingRows]] = []
+        taken: list[tuple[Hashable, PendingRows]] = []
         group = self._groups.holding(unit)
         if not self._pending.waiting[unit]:
             return taken

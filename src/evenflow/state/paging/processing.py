@@ -6,9 +6,8 @@ Results are kept until they are asked for: an error, such as a full disk, loses 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ import pyarrow as pa
 from evenflow.errors import FunctionError
 from evenflow.scratch.rows import runs
 from evenflow.state.paging.batch_ids import BatchIds
-from evenflow.state.paging.operator import HostedOperator, Keys, Origin, Units
+from evenflow.state.paging.operator import HostedOperator, Keys, Operator, Origin, Units
 from evenflow.state.paging.pending import PendingPiece, PendingRows
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.swap import Swap
@@ -27,7 +26,7 @@ from evenflow.state.paging.swap import Swap
 class Done:
     """Results of some rows of one batch."""
 
-    tag: Any
+    tag: Hashable
     """The name of the batch."""
     places: npt.NDArray[np.int64]
     """The places of these rows in the batch."""
@@ -43,7 +42,7 @@ class Done:
 class Processing:
     """The rows that are to be processed next, and the results of those that were."""
 
-    def __init__(self, operator: Any, hosted: HostedOperator, swap: Swap, pool: Pool, ordered: bool) -> None:
+    def __init__(self, operator: Operator, hosted: HostedOperator, swap: Swap, pool: Pool, ordered: bool) -> None:
         self._operator, self._hosted, self._swap, self._pool, self._ordered = operator, hosted, swap, pool, ordered
         self._memory = swap.memory
         self._todo: deque[PendingRows | PendingPiece] = deque()
@@ -52,7 +51,7 @@ class Processing:
         self._apart = not (ordered or operator.adds)
         """Whether batches are processed one by one, since it cannot be told which of them a result belongs to."""
 
-    def take(self, tag: Any, rows: pa.RecordBatch, units: Units, keys: Keys) -> None:
+    def take(self, tag: Hashable, rows: pa.RecordBatch, units: Units, keys: Keys) -> None:
         """Take a batch in."""
         count = rows.num_rows
         if not count:
@@ -96,12 +95,12 @@ class Processing:
 
     # -- rows that come and go with a unit on disk
 
-    def leave(self, rows: PendingRows) -> list[tuple[Any, PendingRows]]:
+    def leave(self, rows: PendingRows) -> list[tuple[Hashable, PendingRows]]:
         """Rows that waited leave for another worker: they in their order, each part with the name of its batch."""
         parts = [(start, stop, int(rows.tags[start])) for start, stop in runs(rows.tags)]
         return [(self._tags.subtract(number, stop - start), rows.part(start, stop)) for start, stop, number in parts]
 
-    def arrive(self, arrived: Iterable[tuple[Any, PendingRows]]) -> None:
+    def arrive(self, arrived: Iterable[tuple[Hashable, PendingRows]]) -> None:
         """Rows that `leave` gave elsewhere wait here from now on."""
         for tag, rows in arrived:
             numbers = np.full(len(rows), self._tags.number(tag, len(rows)))

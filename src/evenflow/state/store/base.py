@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 from urllib.parse import quote, unquote
 
 import xxhash
@@ -74,7 +74,7 @@ class Store(ABC):
         """Where the store has no locks, a claim whose holder has given no sign for so many seconds is void."""
         return CLAIM_S
 
-    def lock(self, mine: dict[str, Any]) -> Lock | None:
+    def lock(self, mine: dict[str, object]) -> Lock | None:
         """Lock the whole checkpoint; None if the store has no locks, `StoreInUse` if another has it.
 
         `mine` describes us to those who come after: owner, host, pid, since.
@@ -113,7 +113,7 @@ class WrappedStore(Store):
     def claim_s(self) -> float:
         return self._store.claim_s
 
-    def lock(self, mine: dict[str, Any]) -> Lock | None:
+    def lock(self, mine: dict[str, object]) -> Lock | None:
         return self._store.lock(mine)
 
     def close(self) -> None:

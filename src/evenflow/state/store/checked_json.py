@@ -14,7 +14,7 @@ import xxhash
 from evenflow.state.store.base import corrupt
 
 
-def sealed(fields: Any) -> bytes:
+def sealed(fields: object) -> bytes:
     """JSON with a checksum; equal values always become equal bytes."""
     body = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return f'{{"checksum":"{checksum(body)}","manifest":{body}}}\n'.encode()

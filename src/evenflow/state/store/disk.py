@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -89,7 +88,7 @@ class DiskStore(Store):
         for directory in emptied:
             self._prune(directory)
 
-    def lock(self, mine: dict[str, Any]) -> Lock:
+    def lock(self, mine: dict[str, object]) -> Lock:
         """Lock a file (flock)."""
         return _FileLock(self.root, mine)
 
@@ -118,7 +117,7 @@ class DiskStore(Store):
 
 
 class _FileLock:
-    def __init__(self, root: Path, mine: dict[str, Any]) -> None:
+    def __init__(self, root: Path, mine: dict[str, object]) -> None:
         path = root / LOCK_FILE
         try:
             self._file: int | None = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)

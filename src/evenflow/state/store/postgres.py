@@ -110,7 +110,7 @@ class PostgresStore(Store):
             self._claim.drop()
         self._link.release()
 
-    def lock(self, mine: dict[str, Any]) -> SessionLock:
+    def lock(self, mine: dict[str, object]) -> SessionLock:
         """Take an advisory lock."""
         self._claim = SessionLock(self, self.where, self._link, _key(self._schema, ""), mine)
         return self._claim

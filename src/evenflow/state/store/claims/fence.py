@@ -23,7 +23,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
 
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.state.store.base import OWN, Part, Store, WrappedStore
@@ -99,7 +98,7 @@ class FencedView(WrappedStore):
 class Fence(FencedView):
     """The store as the holder of a claim uses it. Once the claim is lost all writes fail with `StoreInUse`."""
 
-    def __init__(self, store: Store, about: Mapping[str, Any], now: Callable[[], float]) -> None:
+    def __init__(self, store: Store, about: Mapping[str, object], now: Callable[[], float]) -> None:
         settled(store)  # if a claim is damaged or was altered, nothing is written
         held = marks(store)
         self.mark = Mark(1 + (held[-1].generation if held else 0), secrets.token_hex(4))

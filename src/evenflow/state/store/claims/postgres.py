@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import suppress
-from typing import Any
 
 import psycopg
 
@@ -24,7 +23,7 @@ class SessionLock:
     It is lost with its connection. `beat` takes it again then; if that fails another cluster has the checkpoint.
     """
 
-    def __init__(self, store: Store, where: str, link: PostgresLink, key: int, mine: dict[str, Any]) -> None:
+    def __init__(self, store: Store, where: str, link: PostgresLink, key: int, mine: dict[str, object]) -> None:
         self._store, self._where, self._link, self._key = store, where, link, key
         self._connection: PostgresConnection | None = None
         self._released = False
