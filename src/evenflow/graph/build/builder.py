@@ -56,9 +56,7 @@ class Stream:
         return str(self.spec) if said else f"{self.kind} {self.spec}"
 
     @with_known_keywords
-    def filter(
-        self, condition: str | BatchFunction, *, commutative: bool = False, name: str | None = None
-    ) -> Stream:
+    def filter(self, condition: str | BatchFunction, *, commutative: bool = False, name: str | None = None) -> Stream:
         """The rows for which `condition` holds.
 
         It is a SQL expression over the columns, such as "price > 100" (rows for which it is null are left out), or a
