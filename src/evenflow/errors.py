@@ -73,7 +73,7 @@ class ProtocolError(EvenflowError):
 
 
 class StateGone(ProtocolError):
-    """Rows came for state that a worker was told to drop: on their way while their evaluation or attempt failed."""
+    """A worker refuses rows that were on their way when it dropped the state that they are for."""
 
 
 class HandshakeError(ProtocolError):

@@ -95,7 +95,7 @@ class WorkerState:
         return sum(told) if told else None
 
     def queue(self, now: float) -> float | None:
-        """Rows that were sent to it and not answered."""
+        """Rows that were sent to this worker and not answered yet, by recent figures; None if there are none."""
         told = [load.queue for load in self.loads.values() if load.queue is not None and now - load.queued <= STALE_S]
         return sum(told) if told else None
 

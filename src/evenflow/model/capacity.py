@@ -85,7 +85,10 @@ class Emulate:
 
     @staticmethod
     def rotating(workers: int, factor: float, seconds: float, until: float) -> dict[int, list[tuple[float, float]]]:
-        """The schedules of a load that goes round: on each worker in turn for so many seconds, until second `until`."""
+        """The schedule of each worker when one at a time is slowed by `factor`, in turn, for `seconds` each.
+
+        No turn begins at or after second `until`.
+        """
         steps: list[list[tuple[float, float]]] = [[] for _ in range(workers)]
         for turn in range(ceil(until / seconds)):
             steps[turn % workers] += [(turn * seconds, factor), ((turn + 1) * seconds, 1.0)]

@@ -19,10 +19,10 @@ Longs = npt.NDArray[np.int64]
 
 
 class PacedRule:
-    """Lets through some results of another rule, `inner`, which gives results as rows come.
+    """Thins out the results of another rule, `inner`, for each key: the first or the last of each stretch is passed on.
 
-    Of n results, the first comes at once; the last is the n-th. Stretches of time begin at multiples of their length
-    (UTC), as in win:time_batch: the first result of a stretch comes at once, the last when the stretch is over.
+    A stretch is n results, or a time. The first result of a stretch is passed on at once; the last one with the n-th
+    result, or when the time is over. Times begin at multiples of their length (UTC), as in win:time_batch.
     """
 
     def __init__(self, rule: s.Rule, text: Text, inner: BoundRule, world: World) -> None:

@@ -128,7 +128,7 @@ class Evaluations:
         return f"{refusals.what(feeder)} was interrupted" if under_way else ""
 
     def hopeless(self, feeder: FeederJoinedEvent) -> str:
-        """Why the attempt of a task fails because Spark wants an unread partition again; empty if it does not."""
+        """Why an attempt has to fail, or nothing: Spark starts a partition again whose results it stopped reading."""
         known = self._live.get(evaluation_of(feeder))
         epochs = self.stored.get(known.id) if known is not None else None
         if known is None or epochs is None or epochs.attempt is None:

@@ -107,7 +107,10 @@ class LinkedRows:
             self.older, self.clock = grown(self.older, length), grown(self.clock, length if self.span else 0)
 
     def _rows(self, slots: npt.NDArray[np.int32]) -> tuple[Longs, Longs]:
-        """The rows in the windows of the slots, left before right and oldest first; and the count of each side."""
+        """The numbers of the rows in the windows of some slots, and how many each side of each slot has.
+
+        They come slot by slot, the left side first, the oldest row first.
+        """
         counts = self._counts(slots)
         rows = np.empty(counts.sum(), np.int64)
         _list(slots, counts, self.newest, self.older, rows)

@@ -83,7 +83,10 @@ class WaitingRoom:
                 self._join()
 
     def shelve(self, amount: int, file: NewFile) -> None:
-        """Put rows on disk, at least `amount` bytes if there are so many; those that wait for the latest time first."""
+        """Put whole batches of rows on disk until `amount` bytes are free, or none is left in memory.
+
+        The batch whose earliest row is due last goes first.
+        """
         wanted = self.nbytes - amount
         self._looked = (-1, [])
         self._unshelve_small()

@@ -59,7 +59,7 @@ class SlotAggregates:
         raise NotImplementedError
 
     def weights(self, slots: Ints) -> Longs:
-        """Bytes of each slot's state."""
+        """About how many bytes the state of each slot takes; a slot is the place of one key."""
         raise NotImplementedError
 
     def values_of(self, slots: Ints) -> Longs:

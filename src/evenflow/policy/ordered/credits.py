@@ -1,4 +1,4 @@
-"""Credits: a worker that has room gets the next frame (ours; the default)."""
+"""Credits (ours; the default): a feeder sends a worker its next frame when the worker has completed one."""
 
 from __future__ import annotations
 

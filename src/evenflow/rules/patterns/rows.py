@@ -31,8 +31,8 @@ class KeptRows:
         return sum(len(numbers) for numbers, _ in self._segments)
 
     @property
-    def nbytes(self) -> int:
-        """The average bytes of a row."""
+    def row_bytes(self) -> int:
+        """The average size in bytes of one kept row."""
         return sum(int(batch.nbytes) for _, batch in self._segments) // max(1, len(self))
 
     def begin(self, rows: pa.RecordBatch) -> None:

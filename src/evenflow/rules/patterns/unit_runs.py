@@ -51,7 +51,7 @@ class UnitRuns:
                 for run in known.values():
                     if run is not None:
                         self._set_alarm(run, run.deadline())
-            each_row = self._kept.nbytes + LEAF_BYTES if alarms and alarms[0][0] <= now else 0
+            each_row = self._kept.row_bytes + LEAF_BYTES if alarms and alarms[0][0] <= now else 0
             while alarms and alarms[0][0] <= now:
                 run = known.get(heappop(alarms)[1])
                 if run is not None:
@@ -63,7 +63,7 @@ class UnitRuns:
     def _leave(self, runs: list[Run]) -> None:
         """End a frame: forget keys whose run is as it began, and keep the rows that the other runs have taken."""
         taken: list[int] = []
-        each_row = self._kept.nbytes + LEAF_BYTES
+        each_row = self._kept.row_bytes + LEAF_BYTES
         for run in runs:
             if self._weigh(run, run.fresh(), each_row):
                 taken += run.taken
@@ -127,7 +127,7 @@ class UnitRuns:
             return tuple([number if number < 0 else base + number for number in env[0]]), env[1]
 
         known = self._units[unit] = dict.fromkeys(state["runs"])
-        each_row = self._kept.nbytes + LEAF_BYTES
+        each_row = self._kept.row_bytes + LEAF_BYTES
         self._weights[unit] = 0
         for key, frozen in state["runs"].items():
             weight = ENDED_BYTES

@@ -1,4 +1,4 @@
-"""Aggregates per group, for groups that end with the call."""
+"""Aggregates of groups that are complete within one evaluation of a rule; nothing is kept afterwards."""
 
 from __future__ import annotations
 

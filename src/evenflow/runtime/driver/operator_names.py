@@ -181,7 +181,7 @@ class OperatorNames:
         return away and not self._has_adopted(store, record, name, query)
 
     def _heir(self, store: Store, record: QueryRecord, name: str, query: str) -> str:
-        """The operator that is going to take over the state under a name; empty if there is none."""
+        """The operator with `was=` this name that has not taken its state over yet; empty if there is none."""
         heirs = [other for other, kept in dict(self._kept).items() if kept.was == name != other]
         there = sorted(self._present(query, heirs, name))
         return next((heir for heir in there if not self._has_adopted(store, record, heir, query)), "")

@@ -50,7 +50,7 @@ class FlushedEvent:
 
 @dataclass(frozen=True, slots=True)
 class RowsTakenEvent:
-    """Result of `TakeRowsInstruction`: frames."""
+    """The worker has taken rows of moving units out of its queue: answers `TakeRowsInstruction`."""
 
     move: int
     rows: Sequence[Unread]
@@ -58,7 +58,7 @@ class RowsTakenEvent:
 
 @dataclass(frozen=True, slots=True)
 class UnitsTakenOutEvent:
-    """Result of `TakeOutUnitsInstruction`."""
+    """The worker has taken units out of its state, or has failed to: answers `TakeOutUnitsInstruction`."""
 
     move: int
     kept: Unread
@@ -70,7 +70,7 @@ class UnitsTakenOutEvent:
 
 @dataclass(frozen=True, slots=True)
 class UnitsPutBackEvent:
-    """Result of `PutBackUnitsInstruction`."""
+    """The worker has put units back into its state, or has failed to: answers `PutBackUnitsInstruction`."""
 
     move: int
     region: str

@@ -288,7 +288,7 @@ def queue_result(state: OrderedState, place: int) -> None:
 
 @compiled_in_place
 def result_came(state: OrderedState, place: int, now: float) -> None:
-    """A result has come through the network."""
+    """A result reaches its feeder's merger, which then hands on all results whose turn it is."""
     queue_result(state, place)
     merge(state, place // state.costs[0].ring, now)
 

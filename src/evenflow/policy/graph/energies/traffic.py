@@ -24,10 +24,10 @@ def rubber_band(delay: Floats, use: Floats) -> Floats:
 
 
 class LinkTraffic:
-    """Traffic of the placed operators. Tables have a row for each receiver and a column for each sender.
+    """Traffic between hosts, of the operators placed so far. Tables: a row a receiving host, a column a sending one.
 
-    The cost of a link is its price times its mass; the mass is 1 for each operator that sends over it or, with
-    `shares`, the sum of the shares of the readers behind it.
+    The cost of a link is its price times its mass: the number of operators that send over it or, with `shares`, the
+    sum of the shares of the operators that read from it.
     """
 
     def __init__(
