@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.control.moves import movement
+from evenflow.control.moves import movements, patience
 from tests.support.background import Holding, Query
 from tests.support.graph_frames import graph_of
 from tests.support.moving import Nth, nth_of, region
@@ -26,8 +26,9 @@ class Slow(Nth):
 
 @pytest.mark.parametrize("kind", ["keyed", "graph"])
 def test_a_move_of_an_operator_in_a_long_call(spark, cluster, tmp_path, monkeypatch, eventually, kind):
-    for patience in ("MARKERS_S", "MOST_MARKERS_S", "FLUSH_S", "PATIENCE_S"):  # the call takes longer than all
-        monkeypatch.setattr(movement, patience, 0.2)
+    for limit in ("MARKERS_S", "MOST_MARKERS_S", "FLUSH_S"):  # the call takes longer than all
+        monkeypatch.setattr(patience, limit, 0.2)
+    monkeypatch.setattr(movements, "PATIENCE_S", 0.2)
     holding, name = Holding(tmp_path), region("slow")
     df, operator = spark.range(0, ROWS, 1, 1).selectExpr("id", "id % 5 as k"), Slow(holding.function())
     if kind == "keyed":
