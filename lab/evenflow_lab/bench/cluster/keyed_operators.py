@@ -32,7 +32,7 @@ WORKERS = 3
 KEYS = 16_384
 MEANS = "seq long, key long, value double, mean double"
 STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-SETTING = keyed.KeyedSetting(workers=WORKERS, keys=KEYS, rows=6_000_000)
+ROWS = 6_000_000
 
 
 def rolling() -> ef.RollingMean:
@@ -40,14 +40,20 @@ def rolling() -> ef.RollingMean:
     return ef.RollingMean("value", rows=100, into="mean")
 
 
+def setting_of(size: float) -> keyed.KeyedSetting:
+    """The rows of a batch."""
+    return keyed.KeyedSetting(workers=WORKERS, keys=KEYS, rows=int(size * ROWS))
+
+
 def rate(df: DataFrame, column: str) -> float:
-    """Rows a second of evaluating the rows of SETTING."""
-    return SETTING.rows / keyed.timed_sum(df, column)[0]
+    """Rows a second of evaluating a batch."""
+    seconds, (_, _, rows) = keyed.timed_sum(df, column)
+    return rows / seconds
 
 
-def peers(spark: SparkSession) -> Figures:
+def peers(spark: SparkSession, size: float) -> Figures:
     """Batch: identity, shuffle, Spark's SQL window and ours over the same rows; the fastest of three runs counts."""
-    with keyed.data(spark, SETTING) as made, ef.Cluster(spark, WORKERS) as cluster:
+    with keyed.data(spark, setting_of(size)) as made, ef.Cluster(spark, WORKERS) as cluster:
         rows = keyed.rows_of(spark, made.path)
         window = Window.partitionBy("key").orderBy("seq").rowsBetween(-99, 0)
         jobs = {
@@ -93,10 +99,11 @@ def batches(folder: Path, rows: int, files: int, trigger: int = 1) -> MicroBatch
     return made.write(table.slice(number * rows, rows) for number in range(files))
 
 
-def micro(spark: SparkSession) -> Figures:
+def micro(spark: SparkSession, size: float) -> Figures:
     """Streaming: micro-batches of 1 M rows against `transformWithStateInPandas`, of 100,000 against an identity."""
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", STORE)
     spark.conf.set("spark.sql.shuffle.partitions", "2")
+    many = int(size * 1_000_000)
     with workplace() as home:
 
         def seconds(files: MicroBatches, name: str, work: Callable[[DataFrame], DataFrame]) -> list[float]:
@@ -107,11 +114,11 @@ def micro(spark: SparkSession) -> Figures:
             def ours(rows: DataFrame) -> DataFrame:
                 return cluster.keyed(rows, "key", rolling())
 
-            small = batches(home / "small", 100_000, 20)
+            small = batches(home / "small", int(size * 100_000), 20)
             plain = 1e3 * median(seconds(small, "identity", lambda rows: rows.mapInArrow(identity, rows.schema))[5:])
             mine = 1e3 * median(seconds(small, "keyed", ours)[5:])
-            rows_per_s = 1e6 / median(seconds(batches(home / "large", 1_000_000, 4), "keyed", ours)[1:])
-        theirs = 1e6 / seconds(batches(home / "few", 1_000_000, 2), "transform", _transform)[-1]
+            rows_per_s = many / median(seconds(batches(home / "large", many, 4), "keyed", ours)[1:])
+        theirs = many / seconds(batches(home / "few", many, 2), "transform", _transform)[-1]
     return {
         "identity_ms": plain,
         "keyed_ms": mine,
@@ -128,9 +135,9 @@ def _transform(rows: DataFrame) -> DataFrame:
     )
 
 
-def even(spark: SparkSession) -> Figures:
+def even(spark: SparkSession, size: float) -> Figures:
     """Balancing with nothing to balance: flux-auto against hash."""
-    with keyed.data(spark, SETTING) as made, ef.Cluster(spark, WORKERS) as cluster:
+    with keyed.data(spark, setting_of(size)) as made, ef.Cluster(spark, WORKERS) as cluster:
         rows = keyed.rows_of(spark, made.path)
         jobs = {
             name: partial(rate, cluster.keyed(rows, "key", rolling(), balance=name, name=name), "mean")
@@ -141,7 +148,7 @@ def even(spark: SparkSession) -> Figures:
     return {"rows_per_s": found, "flux_auto_over_hash": found["flux-auto"] / found["hash"], "moves": moves}
 
 
-def order(spark: SparkSession) -> Figures:
+def order(spark: SparkSession, size: float) -> Figures:
     """Micro-batches of 1 M rows from four partitions, with `order_by` and without."""
     asked: dict[str, dict[str, Any]] = {
         "arrival": {},
@@ -149,11 +156,14 @@ def order(spark: SparkSession) -> Figures:
         "lateness": {"order_by": "seq", "lateness": 100_000},  # of the rows' numbers, as if these were seconds
     }
     with workplace() as home, ef.Cluster(spark, WORKERS) as cluster:
-        files, turns = batches(home / "in", 250_000, 24, trigger=4), count()
+        files, turns = batches(home / "in", int(size * 250_000), 24, trigger=4), count()
 
         def rates(options: dict[str, Any]) -> list[float]:
             out = cluster.keyed(files.stream(spark), "key", rolling(), **options)
-            return [1e6 / each for each in batch_seconds(out, home / f"{next(turns)}", "triggerExecution")[1:]]
+            return [
+                4 * int(size * 250_000) / each
+                for each in batch_seconds(out, home / f"{next(turns)}", "triggerExecution")[1:]
+            ]
 
         found = in_turns({name: partial(rates, options) for name, options in asked.items()}, 3)
     middle = medians({name: flat(runs) for name, runs in found.items()})
@@ -161,9 +171,9 @@ def order(spark: SparkSession) -> Figures:
     return {"rows_per_s": middle} | ratios
 
 
-def exact(spark: SparkSession) -> Figures:
+def exact(spark: SparkSession, size: float) -> Figures:
     """The operator alone, without Spark: sums of longs and decimals beside those of doubles."""
-    rows, batch = 1_200_000, 12_000
+    rows, batch = int(size * 1_200_000), 12_000
     random = np.random.default_rng(1)
     keys, cents = random.integers(0, KEYS, rows), random.integers(0, 100_000, rows)
     units, doubles = (keys % 1024).astype(np.int32), pa.array(cents.astype(np.float64))
@@ -197,9 +207,11 @@ PARTS = {"peers": peers, "micro": micro, "even": even, "order": order, "exact": 
 
 
 def main(
-    only: Annotated[str, typer.Option(help="Parts to run.")] = ",".join(PARTS), json_file: JsonFile = None
+    only: Annotated[str, typer.Option(help="Parts to run.")] = ",".join(PARTS),
+    size: Annotated[float, typer.Option(help="Of all inputs: 0.1 for a tenth of the rows.", min=0.001)] = 1.0,
+    json_file: JsonFile = None,
 ) -> None:
     """Run the parts, and print the figures of each."""
     with embedded_spark(WORKERS, 3) as spark:
         keyed.warm_up(spark)
-        run_parts({name: partial(part, spark) for name, part in PARTS.items()}, only, json_file)
+        run_parts({name: partial(part, spark, size) for name, part in PARTS.items()}, only, json_file)

@@ -74,7 +74,7 @@ def main(
     finally:
         runs = ((setting, each) for setting, found in cells.items() for each in found.values())
         write_figures(json_file, [{"setting": asdict(setting), "outcome": asdict(each)} for setting, each in runs])
-    console.print(table(cells), highlight=False)
+    console.print(table(cells), highlight=False, soft_wrap=True)
 
 
 def table(cells: Cells) -> str:
