@@ -15,7 +15,7 @@ import evenflow as ef
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.time.inputs import Inputs
 from evenflow.runtime.cluster.arguments.order import Ordering
-from evenflow.runtime.cluster.plans.keyed import plan_keyed
+from evenflow.runtime.cluster.plans.keyed import KeyedUse, plan_keyed
 from tests.support import timed_model
 from tests.support.moving import Nth, region
 from tests.support.timed_model import SESSIONS, Sessions, expected_sessions
@@ -162,7 +162,20 @@ def test_only_what_the_operator_reads_has_to_be_in_rows_that_wait(spark):
     def planned(columns, operator, **more):
         rows = spark.createDataFrame([], columns)
         order = Ordering(("at",), (rows.columns.index("at"),), 5, **more)
-        return plan_keyed(spark, rows, "k", operator, None, 3, False, ordering=order).hosted.fresh()
+        use = KeyedUse(
+            spark=spark,
+            df=rows,
+            key="k",
+            operator=operator,
+            schema=None,
+            units=3,
+            ordered=False,
+            spread="hash",
+            ordering=order,
+            bounds=None,
+            stored=False,
+        )
+        return plan_keyed(use).hosted.fresh()
 
     rows = pa.record_batch({"k": pa.array([1, 1]), "v": pa.array([1.0, 3.0]), "old": pa.array([7, 8]), "at": [0, 1]})
     units, hashes = np.zeros(2, np.int32), np.ones(2, np.int64)
