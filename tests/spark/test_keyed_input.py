@@ -191,10 +191,8 @@ def test_a_region_does_what_its_kind_can(cluster, df):
     assert list(ones[2].placement()) == ["filter"]
     with pytest.raises(InvalidArgument, match=f"region {mapped} is ordered: it has no units that could move"):
         ones[0].move([0], 0)
-    for act in (ones[1].placement, ones[1].settled):
-        with pytest.raises(
-            InvalidArgument, match=f"region {keyed} is keyed: only graphs have operators that are placed"
-        ):
+    for act, able in ((ones[1].placement, "have operators"), (ones[1].settled, "tell when they have settled")):
+        with pytest.raises(InvalidArgument, match=f"region {keyed} is keyed: only graphs {able}"):
             act()
     for wrong in (0, "2", True, None):
         with pytest.raises(InvalidArgument, match="give a weight above 0"):

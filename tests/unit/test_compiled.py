@@ -5,6 +5,8 @@ import subprocess
 import sys
 from contextlib import ExitStack
 
+import pytest
+
 from evenflow.model import compiled
 
 SOURCE = """
@@ -72,15 +74,19 @@ def test_without_a_place_for_the_cache_functions_are_compiled_all_the_same(monke
     assert asked == [True, False]
 
 
-def test_code_on_disk_for_records_of_an_older_version_is_compiled_anew(tmp_path):
-    """The class of a record has another name now, and the function is where it was."""
-    source = """
+@pytest.mark.parametrize("moved", [False, True], ids=["another name", "another module"])
+def test_code_on_disk_for_records_of_an_older_version_is_compiled_anew(tmp_path, moved):
+    """The class of a record has another name or another module now, and the function is where it was."""
+    record = """
 from typing import NamedTuple
-from evenflow.model.compiled import compiled
 
 
 class {0}(NamedTuple):
     value: int
+"""
+    source = """
+from {1} import {0}
+from evenflow.model.compiled import compiled
 
 
 @compiled
@@ -93,6 +99,8 @@ print(value_of({0}(7)))
     file = tmp_path / "records.py"
     about = {"capture_output": True, "text": True, "check": True}
     about["env"] = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(tmp_path)])}
-    for name in ("Before", "Behind"):
-        file.write_text(source.format(name))
+    for name, home in (("Before", "first"), ("Before", "later") if moved else ("Behind", "first")):
+        (tmp_path / "first.py").unlink(missing_ok=True)
+        (tmp_path / f"{home}.py").write_text(record.format(name))
+        file.write_text(source.format(name, home))
         assert subprocess.run([sys.executable, "-c", "import records"], **about).stdout == "7\n"

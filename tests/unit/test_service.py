@@ -28,6 +28,7 @@ from evenflow.model.messages import (
 from evenflow.model.qos import Qos, qos_of, weights_in
 from evenflow.policy import Hash, RoundRobin
 from evenflow.policy.keyed.fair_queue import ServiceOrder
+from evenflow.policy.keyed.sharing import Sharing
 from evenflow.policy.keyed.targets import SHARES
 from evenflow.runtime.feeder.admission import LEAST, Admission
 from evenflow.runtime.feeder.shedding import RECENT, Shedder
@@ -101,6 +102,12 @@ def test_a_region_is_given_another_weight(units):
     said = [each for second in range(2, 5) for each in regions.second(float(second), {"alerts": 1.0, "means": 1.0})]
     assert told(said, ServiceWeights)[0] == (2, ServiceWeights({"alerts": 6.0, "means": 5.0}))  # its target is missed
     assert regions.controller.handle(QosAskedEvent(9.0, "nobody", 1.0)) == []
+
+
+def test_a_weight_that_was_asked_for_is_that_of_its_region_alone():
+    sharing = Sharing({"means": 2.0})
+    sharing.asked["means"] = 5.0
+    assert [sharing.weight(name) for name in ("means", "means-2", "other")] == [5.0, 2.0, 1.0]
 
 
 @pytest.mark.parametrize(("units", "directory"), [(4, KeyedDirectory), (0, Directory)])

@@ -57,7 +57,8 @@ def _compile_fresh(machine: Any, compile_it: Function, signature: Any) -> Any:
     """Compile for a signature. What is on disk is dropped if it names a class of records that is gone."""
     try:
         return compile_it(signature)
-    except AttributeError:  # numba reads the types of arguments before it looks at the age of what it has stored
+    # numba reads the types of arguments before it looks at the age of what it has stored
+    except (AttributeError, ImportError):
         machine._cache.flush()
         return compile_it(signature)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 
 from evenflow.control.events import Instruction, Peer, QosAskedEvent, SendInstruction
@@ -32,8 +31,6 @@ class QosKeeper:
 
     def __init__(self, qos: Mapping[str, float | Qos], sharing: Sharing) -> None:
         self._qos, self._sharing = dict(qos), sharing
-        self._set: set[str] = set()
-        """Regions whose weight was changed while rows flow."""
         self._targets = Targets()
         self._rows: dict[str, tuple[int, float]] = {}
         """By region, the rows that have come or left, and when that was last known to grow."""
@@ -82,9 +79,7 @@ class QosKeeper:
     ) -> Iterator[Instruction]:
         """The user gives a region another weight; a target that it has stays, and so does what it needs for that."""
         name, qos = region.name, qos_of(self._qos, region.name)
-        self._set.add(name)
-        self._qos[name] = event.weight if qos.latency_ms is None else replace(qos, weight=event.weight)
-        self._sharing.qos[name] = event.weight
+        self._sharing.asked[name] = event.weight
         for worker in workers.values():
             yield SendInstruction(worker.peer, self._weights())
         weight = self._sharing.weight(name)
@@ -94,7 +89,7 @@ class QosKeeper:
 
     def joined(self, peer: Peer) -> Iterator[Instruction]:
         """A worker has started: tell it the weights that the others have."""
-        if self._sharing.boosts or self._set:
+        if self._sharing.boosts or self._sharing.asked:
             yield SendInstruction(peer, self._weights())
 
     def forget(self, region: str) -> None:
@@ -141,5 +136,5 @@ class QosKeeper:
         )
 
     def _weights(self) -> ServiceWeights:
-        changed = sorted({*self._sharing.boosts, *self._set})
+        changed = sorted({*self._sharing.boosts, *self._sharing.asked})
         return ServiceWeights({region: self._sharing.weight(region) for region in changed})

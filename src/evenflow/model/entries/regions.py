@@ -52,7 +52,7 @@ class BalanceFailedEntry(RegionEntry, frozen=True, kw_only=True, tag="balance-fa
 
 
 class QosEntry(RegionEntry, frozen=True, kw_only=True, tag="qos"):
-    """What a region gets of workers, or what it drops, changes because of a target of latency."""
+    """What a region gets of workers, or what it drops, changes: for a target of latency, or asked for."""
 
     why: str = ""
     p99_ms: float = 0.0

@@ -73,6 +73,8 @@ class Sharing:
         for name, weight in self.qos.items():
             if not 0 < number_of(weight) < inf:
                 raise InvalidArgument(f"qos of {name!r} is {weight!r}: give a weight above 0; 1 is that of all others")
+        self.asked: dict[str, float] = {}
+        """By region, the weight that the user gave it while rows flowed: the name keeps it while the cluster lives."""
         self.boosts: dict[str, float] = {}
         """By region that gets more than its weight, since it misses its target: how many times as much."""
         self._operators: dict[str, _Operator] = {}
@@ -108,7 +110,7 @@ class Sharing:
 
     def weight(self, region: str) -> float:
         """How much the operator's latency matters."""
-        return weight_of(self.qos, region) * self.boosts.get(region, 1.0)
+        return (self.asked.get(region) or weight_of(self.qos, region)) * self.boosts.get(region, 1.0)
 
     def _rest(self, region: str, others: Iterable[str]) -> float:
         """Seconds for which an operator that has just moved leaves decisions to the others."""

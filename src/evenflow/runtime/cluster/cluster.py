@@ -170,7 +170,7 @@ class Cluster(ClusterVerbs, OldVerbs):
 
         `cluster.region("prices").snapshot()`, `.move(units, target)`, `.placement()`, `.settled()` and `.set_qos(4)`.
         """
-        return RegionHandle(str(name), self._regions, self._driver, self._settings, self._life.workers)
+        return RegionHandle(str(name), self._regions, self._life)
 
     def set_memory(self, memory: str | int | Mapping[int, str | int]) -> None:
         """Give the state of operators more or less of the workers' memory, while rows flow: "256m", or {0: "64m"}.

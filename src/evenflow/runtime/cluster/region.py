@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import cast
 
 from evenflow.control.graphs.region import GraphRegion
 from evenflow.control.regions.keyed import KeyedRegion
@@ -15,9 +14,8 @@ from evenflow.model.given import number_of
 from evenflow.model.qos import Qos, qos_of
 from evenflow.runtime.cluster.arguments import amounts
 from evenflow.runtime.cluster.arguments.warned import warn_deprecated
+from evenflow.runtime.cluster.lifecycle import Lifecycle
 from evenflow.runtime.cluster.regions import Regions
-from evenflow.runtime.driver.controller_thread import ControllerThread
-from evenflow.runtime.wire.settings import Settings
 
 
 class RegionHandle:
@@ -27,9 +25,9 @@ class RegionHandle:
     and has one `name` for as long as the cluster lives.
     """
 
-    def __init__(self, name: str, regions: Regions, driver: ControllerThread, settings: Settings, workers: int) -> None:
+    def __init__(self, name: str, regions: Regions, life: Lifecycle) -> None:
         self.name = name
-        self._regions, self._driver, self._settings, self._workers = regions, driver, settings, workers
+        self._regions, self._life, self._driver = regions, life, life.driver
         self._find()
 
     def __repr__(self) -> str:
@@ -52,34 +50,36 @@ class RegionHandle:
 
     def move(self, units: Sequence[int], target: int) -> None:
         """Ask for units of a keyed region or a graph to be moved to a worker; the event log tells whether they were."""
+        self._life.check()
         region = self._find()
         if not isinstance(region, KeyedRegion):
             raise self._refused("it has no units that could move")
         if not region.balance.by_content:
             raise InvalidArgument(f"region {self.name} has balance {region.balance.name!r}: its rows go to any worker")
         owners = region.movements.table.owners
-        units, target = amounts.check_move(units, target, len(owners), self._workers), int(target)
+        units, target = amounts.check_move(units, target, len(owners), self._life.workers), int(target)
         for source in sorted({int(owners[unit]) for unit in units} - {target}):
             mine = tuple(unit for unit in units if owners[unit] == source)
             self._driver.move(MoveUnits(self.name, mine, source, target, "asked for"))
 
     def placement(self) -> dict[str, list[int]]:
         """Where the operators of a graph are now: by the operator's name, the workers that it is on."""
-        graph = self._graph().graph
+        graph = self._graph("have operators that are placed").graph
         return self._driver.ask(lambda _: graph.placed())
 
     def settled(self) -> bool:
         """Whether no task feeds a graph any more, and all its results are in the event log."""
-        region = self._graph()
+        region = self._graph("tell when they have settled")
         return self._driver.ask(lambda _: region.settled)
 
     def set_qos(self, qos: float | Qos) -> None:
         """Give the region another weight among those that share the workers, while rows flow. For all kinds.
 
         A target of latency, and the column by which rows may be dropped, stay as `Cluster(qos=...)` has them: the tasks
-        of the region are planned with them.
+        of the region are planned with them. The name keeps its weight for as long as the cluster lives.
         """
-        region, planned = self._find(), qos_of(self._settings.targets, self.name)
+        self._life.check()
+        region, planned = self._find(), qos_of(self._life.settings.targets, self.name)
         weight = qos.weight if isinstance(qos, Qos) else number_of(qos)
         if not 0 < weight < inf:
             raise InvalidArgument(f"qos={qos!r:.100}: give a weight above 0 (that of all others is 1), or a Qos")
@@ -93,10 +93,10 @@ class RegionHandle:
     def _find(self) -> Region:
         return self._regions.find(self.name)
 
-    def _graph(self) -> GraphRegion:
+    def _graph(self, able: str) -> GraphRegion:
         region = self._find()
         if not isinstance(region, GraphRegion):
-            raise self._refused("only graphs have operators that are placed")
+            raise self._refused(f"only graphs {able}")
         return region
 
     def _refused(self, why: str) -> InvalidArgument:
@@ -113,11 +113,17 @@ class OldVerbs:
 
     def snapshot(self, region: str) -> Snapshot:
         """Deprecated: `region(name).snapshot()`."""
-        return cast(Snapshot, self._instead("snapshot", region).snapshot())
+        found = self._instead("snapshot", region).snapshot()
+        if not isinstance(found, Snapshot):
+            raise InvalidArgument(f"region {region} is keyed: ask cluster.region({region!r}).snapshot()")
+        return found
 
     def keyed_snapshot(self, region: str) -> KeyedSnapshot:
         """Deprecated: `region(name).snapshot()`."""
-        return cast(KeyedSnapshot, self._instead("keyed_snapshot", region, "snapshot").snapshot())
+        found = self._instead("keyed_snapshot", region, "snapshot").snapshot()
+        if not isinstance(found, KeyedSnapshot):
+            raise InvalidArgument(f"region {region} is ordered: ask cluster.region({region!r}).snapshot()")
+        return found
 
     def placement(self, region: str) -> dict[str, list[int]]:
         """Deprecated: `region(name).placement()`."""

@@ -127,7 +127,10 @@ def tuning_of(verb: str, tuning: Tuning | None, usual: Mapping[str, Any]) -> Tun
 
 
 def with_tuning(name: str, usual: Mapping[str, Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """The verb of this name, which takes settings of its tuning as keywords, too, for one version."""
+    """The verb of this name, which takes settings of its tuning as keywords, too, for one version.
+
+    `settings` of the verb are the names of those that it can use.
+    """
 
     def decorated(verb: Callable[P, T]) -> Callable[P, T]:
         @wraps(verb)
@@ -137,11 +140,15 @@ def with_tuning(name: str, usual: Mapping[str, Any]) -> Callable[[Callable[P, T]
                 first = next(iter(old))
                 if keywords.get("tuning") is not None:
                     raise InvalidArgument(f"{name} got {first}= and tuning=: give it as tuning=ef.Tuning({first}=…)")
+                for each, value in old.items():
+                    if value is None and usual[each] is not None:
+                        raise InvalidArgument(f"{each}=None: give a value, or leave it out for {usual[each]!r}")
                 new = f"tuning=ef.Tuning({', '.join(f'{each}=…' for each in old)})"
                 warn_deprecated(f"{name}({first}=…)", f"give {new}")
                 keywords["tuning"] = Tuning(**old)
             return verb(*args, **keywords)
 
+        call.settings = tuple(usual)  # type: ignore[attr-defined]
         return call
 
     return decorated

@@ -176,11 +176,13 @@ def check_options(options: Mapping[str, Any], choice: Mapping[str, Any], chosen:
         return  # that is said elsewhere
     verb = verbs[0].__name__
     keywords = {name for each in verbs for name in signature(each).parameters} - {"options"}
-    tunings = [each.name for each in fields(Tuning)] if "tuning" in keywords else []
+    tunings = [name for each in verbs for name in getattr(each, "settings", ())]
     if "tuning" in options:
         tuning_of(verb, options["tuning"], {})
     own = signature(choice[chosen]).parameters if isinstance(chosen, str) else ()
     for name in sorted(options.keys() - keywords.union(own)):
+        if name in {each.name for each in fields(Tuning)}.difference(tunings):
+            raise InvalidArgument(f"{verb} does not take {name}: it is a setting of another verb's ef.Tuning")
         meant = close_to(name, keywords.union(tunings)).strip()
         inside = [f" Give {each} as tuning=ef.Tuning({each}=…)" for each in tunings if f"'{each}'" in meant]
         if meant:

@@ -62,7 +62,8 @@ class RowQueue:
 
     def open(self, gate: Gate) -> None:
         """Take away the gate that is reached: its rows come first now if its units stay, and are dropped otherwise."""
-        assert self._waiting.popleft() is gate
+        first = self._waiting.popleft()
+        assert first is gate
         if gate.stays:
             self._waiting.extendleft(reversed(gate.frames))
         else:
