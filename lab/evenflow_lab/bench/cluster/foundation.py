@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from typing import Annotated
 
 import psutil
+import typer
 from pyspark.sql import SparkSession
 
 from evenflow.cli.terminal import console, embedded_spark
@@ -20,17 +22,16 @@ from evenflow_lab.bench.identity import identity, numbers, rows_per_s, same
 from evenflow_lab.bench.measuring import in_turns, logged, table_of
 from evenflow_lab.bench.processes import children, cpu_s
 
-ROWS = 20_000_000
 ROUNDS = 5
 IDLE_S = 10.0
 
 
-def identity_ratio(spark: SparkSession, cluster: Cluster, balance: str) -> str:
+def identity_ratio(spark: SparkSession, cluster: Cluster, balance: str, count: int) -> str:
     """The rate of an identity `ordered_map` over that of an identity `mapInArrow`."""
-    rows = numbers(spark, ROWS)
+    rows = numbers(spark, count)
     plain = rows.mapInArrow(identity, rows.schema)
     region = cluster.ordered_map(rows, same, rows.schema, balance=balance)
-    jobs = {"plain": lambda: rows_per_s(plain, ROWS), "region": lambda: rows_per_s(region, ROWS)}
+    jobs = {"plain": lambda: rows_per_s(plain, count), "region": lambda: rows_per_s(region, count)}
     found = in_turns(jobs, ROUNDS, warm=1)
     ratio = statistics.median(ours / theirs for ours, theirs in zip(found["region"], found["plain"], strict=True))
     region_m, plain_m = (statistics.median(found[name]) / 1e6 for name in ("region", "plain"))
@@ -67,7 +68,7 @@ def serving_s(spark: SparkSession, cluster: Cluster) -> float:
     return max(joined[worker] - launched[worker] for worker in joined)
 
 
-def main() -> None:
+def main(count: Annotated[int, typer.Option("--rows", help="Rows of each evaluation.")] = 20_000_000) -> None:
     """Measure, and print what was asked for beside it."""
     rows = []
     with embedded_spark(4, 1) as spark:
@@ -75,7 +76,7 @@ def main() -> None:
             serving, idle = serving_s(spark, cluster), memory(cluster)
             python, java = idle_shares(cluster)
             for balance in ("credits", "round-robin"):
-                ratio = identity_ratio(spark, cluster, balance)
+                ratio = identity_ratio(spark, cluster, balance, count)
                 rows.append((f"ordered_map over identity mapInArrow, {balance}", ratio, "0.8"))
             used = memory(cluster)
         ordered.warm_up(spark)
