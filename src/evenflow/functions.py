@@ -8,6 +8,7 @@
 """
 
 from evenflow.operators.aggregates.functions import (
+    avg,
     count,
     count_distinct,
     first,
@@ -20,4 +21,4 @@ from evenflow.operators.aggregates.functions import (
     variance,
 )
 
-__all__ = ["count", "count_distinct", "first", "last", "max", "mean", "min", "stddev", "sum", "variance"]
+__all__ = ["avg", "count", "count_distinct", "first", "last", "max", "mean", "min", "stddev", "sum", "variance"]

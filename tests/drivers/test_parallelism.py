@@ -31,7 +31,7 @@ spark = ef.local_session(workers, slots=2, conf={{"spark.default.parallelism": s
 files = spark.readStream.schema("id long, k long").option("maxFilesPerTrigger", 8).parquet(str(folder / "in"))
 with ef.Cluster(spark, workers, checkpoint=folder / "state") as cluster:
     slow = files.mapInArrow(slowly, files.schema)
-    counted = cluster.keyed(slow, "k", ef.RunningCount("id", into="count"), units=32, name="counts")
+    counted = cluster.keyed(slow, "k", ef.RunningCount("id", into="count"), tuning=ef.Tuning(units=32), name="counts")
     writer = counted.writeStream.option("checkpointLocation", str(folder / "spark")).trigger(availableNow=True)
     query = writer.format("parquet").option("path", str(folder / "out")).start()
     query.awaitTermination(180)

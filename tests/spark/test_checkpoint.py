@@ -114,11 +114,11 @@ def test_two_actions_in_foreach_batch(spark, tmp_path, files):
 def test_another_operator_is_refused(spark, tmp_path, files):
     back = some(files, 1)
     with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
-        start(spark, cluster, files, tmp_path, name="n", units=64).awaitTermination(120)
+        start(spark, cluster, files, tmp_path, tuning=ef.Tuning(units=64)).awaitTermination(120)
     back()
     with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
         with pytest.raises(Exception, match=r"has 64 units, and this has 32: give units=64"):
-            start(spark, cluster, files, tmp_path, name="n", units=32).awaitTermination(120)
+            start(spark, cluster, files, tmp_path, tuning=ef.Tuning(units=32)).awaitTermination(120)
         with pytest.raises(ef.errors.InvalidArgument, match="name 'n' is that of Nth"):
             cluster.keyed(stream(spark, files), "k", ef.RollingMean("v", rows=3), name="n", tuning=ef.Tuning(units=32))
 

@@ -55,6 +55,10 @@ def mean(column: str) -> AggregateColumn:
     return AggregateColumn("mean", column)
 
 
+avg = mean
+"""Another name of `mean`, as in `pyspark.sql.functions`."""
+
+
 def min(column: str) -> AggregateColumn:
     """The least value: of numbers, decimals, dates, times, booleans, strings or binary values."""
     return AggregateColumn("min", column)

@@ -167,7 +167,7 @@ def classic_context(spark: SparkSession) -> Any:
     return context
 
 
-def check_options(options: Mapping[str, Any], choice: Mapping[str, Any], chosen: object, *verbs: Any) -> None:
+def check_options(options: dict[str, Any], choice: Mapping[str, Any], chosen: object, *verbs: Any) -> None:
     """Refuse an option that the chosen balance or placement does not have, if a verb has a keyword much like it.
 
     `verbs` are the methods that were called, each with the options of the one before; `choice` has what can be chosen.
@@ -177,8 +177,8 @@ def check_options(options: Mapping[str, Any], choice: Mapping[str, Any], chosen:
     verb = verbs[0].__name__
     keywords = {name for each in verbs for name in signature(each).parameters} - {"options"}
     tunings = [name for each in verbs for name in getattr(each, "settings", ())]
-    if "tuning" in options:
-        tuning_of(verb, options["tuning"], {})
+    if "tuning" in options:  # the verb takes none: None and an empty one say nothing
+        tuning_of(verb, options.pop("tuning"), {})
     own = signature(choice[chosen]).parameters if isinstance(chosen, str) else ()
     for name in sorted(options.keys() - keywords.union(own)):
         if name in {each.name for each in fields(Tuning)}.difference(tunings):
