@@ -43,7 +43,7 @@ def test_modules_export_what_they_say(module):
         assert getattr(home, name) is not None
 
 
-@pytest.mark.parametrize("name", ef.functions.__all__)
+@pytest.mark.parametrize("name", sorted({*ef.functions.__all__} - {"avg"}))
 def test_a_function_at_its_old_place_is_deprecated(name):
     with pytest.warns(
         DeprecationWarning, match=rf"evenflow\.{name} is .*: it is evenflow\.functions\.{name} now"

@@ -31,7 +31,7 @@ PREFIX = "evenflow-spill-"
 
 Part: TypeAlias = Any
 """Any object with contiguous bytes: Python 3.11 has no type for the buffer protocol."""
-State: TypeAlias = Any
+UnitState: TypeAlias = Any
 """A unit's state as its operator gives it: a user's value, which can be pickled."""
 _ZEROS = memoryview(bytes(ALIGN))
 
@@ -197,14 +197,14 @@ class Segment:
         self.path, self.entries, self.size, self.live = fresh.path, fresh.entries, fresh.size, fresh.live
 
 
-def pack(state: State) -> list[Part]:
+def pack(state: UnitState) -> list[Part]:
     """A state as parts: its pickle, and the buffers that the pickle leaves out."""
     buffers: list[pickle.PickleBuffer] = []
     body = pickle.dumps(state, protocol=5, buffer_callback=buffers.append)
     return [body, *(buffer.raw() for buffer in buffers)]
 
 
-def unpack(parts: list[Part]) -> State:
+def unpack(parts: list[Part]) -> UnitState:
     """The reverse of `pack`."""
     return pickle.loads(parts[0], buffers=parts[1:])
 

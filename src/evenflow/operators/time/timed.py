@@ -35,7 +35,7 @@ from evenflow.operators.time.ordering import arranged, comparable
 from evenflow.operators.time.overtaken import Overtaken
 from evenflow.operators.time.room import WaitingRoom
 from evenflow.operators.time.waiting import FOREVER, Waiting
-from evenflow.scratch.files import State
+from evenflow.scratch.files import UnitState
 from evenflow.scratch.rows import NewFile
 
 NOW = pa.field("__evenflow_now", pa.int64())
@@ -218,7 +218,7 @@ class Timed(KeyedOperator):
 
     # -- state
 
-    def extract(self, unit: int) -> State:
+    def extract(self, unit: int) -> UnitState:
         inner = self.inner.extract(unit)
         try:
             aside = self.extract_aside(unit)
@@ -228,10 +228,10 @@ class Timed(KeyedOperator):
             raise
         return self.joined(aside, inner)
 
-    def snapshot(self, unit: int) -> State:
+    def snapshot(self, unit: int) -> UnitState:
         return self.joined(self.snapshot_aside(unit), self.inner.snapshot(unit))
 
-    def install(self, unit: int, state: State) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         aside, inner = self.parted(state)
         self.install_aside(unit, aside)
         if inner is not None:
@@ -263,7 +263,7 @@ class Timed(KeyedOperator):
         self._room.largest = min(self._room.largest, largest)
         self._room.shelve(amount, file)
 
-    def extract_aside(self, unit: int) -> State:
+    def extract_aside(self, unit: int) -> UnitState:
         """Take out the clock and the waiting rows of a unit."""
         waiting = _bare(self._room.extract(unit))  # first: if rows on disk cannot be read nothing has changed
         clock = self._clock_of(unit)
@@ -273,18 +273,18 @@ class Timed(KeyedOperator):
         self._overtaken.extract(unit)
         return clock, waiting
 
-    def snapshot_aside(self, unit: int) -> State:
+    def snapshot_aside(self, unit: int) -> UnitState:
         """The clock and the waiting rows of a unit, which stay."""
         return self._clock_of(unit), _bare(self._room.look(unit))
 
-    def _clock_of(self, unit: int) -> State:
+    def _clock_of(self, unit: int) -> UnitState:
         """The time of a unit; with inputs also how far they are, or the latest rows of its keys."""
         clock, latest = int(self._clock[unit]), self._overtaken.look(unit)
         known = self._progress is not None and (self._progress.seen[unit] > NEVER).any()
         reached = self._progress.look(unit) if self._progress is not None and known else None
         return clock if reached is None and latest is None else (clock, reached, latest)
 
-    def install_aside(self, unit: int, aside: State) -> None:
+    def install_aside(self, unit: int, aside: UnitState) -> None:
         """Put in what `extract_aside` gave."""
         clock, waiting = aside
         more = clock[1:] if isinstance(clock, tuple) else ()  # one less from a version that knew of no latest rows
@@ -299,11 +299,11 @@ class Timed(KeyedOperator):
             units = np.full(len(keys), unit, np.int32)
             self._room.add(Waiting(rows=rows, units=units, keys=keys, times=self._times(rows)))
 
-    def joined(self, aside: State, inner: State) -> State:
+    def joined(self, aside: UnitState, inner: UnitState) -> UnitState:
         """The state of a unit; None if it has none."""
         return None if inner is None and aside == (NEVER, None) else (*aside, inner)
 
-    def parted(self, state: State) -> tuple[State, State]:
+    def parted(self, state: UnitState) -> tuple[UnitState, UnitState]:
         """The reverse of `joined`."""
         return state[:2], state[2]
 

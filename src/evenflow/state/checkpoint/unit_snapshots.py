@@ -35,7 +35,7 @@ RUN = 8 * 1024 * 1024
 _ENTRY = np.dtype([("unit", "<i8"), ("offset", "<u8"), ("buffers", "<u8"), ("checksum", "<u8")])
 _LENGTH = np.dtype("<u8")
 
-State: TypeAlias = Any
+UnitState: TypeAlias = Any
 """A unit's state as its operator gives it: a user's value, which can be pickled."""
 Get = Callable[[int, int], Part]
 """Reads bytes of a blob, given the start and the length: `functools.partial(store.get, name)`."""
@@ -68,7 +68,7 @@ class Index:
     """By unit, where its state is."""
 
 
-def pack_units(states: Mapping[int, State], *, copy: bool = False, name: str = "") -> list[Part]:
+def pack_units(states: Mapping[int, UnitState], *, copy: bool = False, name: str = "") -> list[Part]:
     """The parts of a snapshot, to be put under `name`: under another name it cannot be read.
 
     Arrays are not copied: the parts are views of the states' own memory. With `copy=True` they are, so that the states
@@ -113,7 +113,7 @@ def read_index(get: Get, name: str = "") -> Index:
     return Index(end, {entry.unit: entry for entry in _entries(index)})
 
 
-def load_units(get: Get, units: Iterable[int], name: str = "", index: Index | None = None) -> dict[int, State]:
+def load_units(get: Get, units: Iterable[int], name: str = "", index: Index | None = None) -> dict[int, UnitState]:
     """The states of units, as far as the snapshot has them; arrays in them are writable if they were before."""
     known = read_index(get, name) if index is None else index
     wanted = [known.entries[unit] for unit in set(units) & known.entries.keys()]
@@ -136,7 +136,7 @@ def renamed_units(content: Part, name: str, new: str) -> list[Part]:
     return [head, CHECKSUM.pack(xxhash.xxh3_64_intdigest(head, seed=mark_of(new))), view[INDEX_AT:]]
 
 
-def _pickled(unit: int, state: State) -> list[memoryview]:
+def _pickled(unit: int, state: UnitState) -> list[memoryview]:
     buffers: list[pickle.PickleBuffer] = []
     try:
         body = pickle.dumps(state, protocol=5, buffer_callback=buffers.append)
@@ -145,7 +145,7 @@ def _pickled(unit: int, state: State) -> list[memoryview]:
         raise StoreError(f"the state of unit {unit} cannot be pickled: {type(error).__name__}: {error}") from error
 
 
-def _unpickled(entry: Entry, state: memoryview, name: str) -> State:
+def _unpickled(entry: Entry, state: memoryview, name: str) -> UnitState:
     pieces, at = [], 0
     for length in entry.lengths:
         pieces.append(state[at : at + length])

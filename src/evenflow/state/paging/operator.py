@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import FunctionError
-from evenflow.scratch.files import State
+from evenflow.scratch.files import UnitState
 from evenflow.scratch.rows import NewFile
 
 Units = npt.NDArray[np.int32]
@@ -25,13 +25,13 @@ class Operator(Protocol):
     def adds(self) -> bool:
         """Whether there is always exactly one result for each row."""
 
-    def extract(self, unit: int) -> State:
+    def extract(self, unit: int) -> UnitState:
         """Take a unit's state out; None if there is none."""
 
-    def install(self, unit: int, state: State) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         """Put a unit's state in."""
 
-    def snapshot(self, unit: int) -> State:
+    def snapshot(self, unit: int) -> UnitState:
         """A unit's state, which stays."""
 
     def sizes(self, units: Units) -> npt.NDArray[np.int64]:
@@ -76,19 +76,19 @@ class Parted(Protocol):
     def shelve(self, amount: int, largest: int, file: NewFile) -> None:
         """Put at least `amount` bytes of it on disk, if there are so many; batches in memory get at most `largest`."""
 
-    def extract_aside(self, unit: int) -> State:
+    def extract_aside(self, unit: int) -> UnitState:
         """Remove and return the waiting rows of a unit."""
 
-    def snapshot_aside(self, unit: int) -> State:
+    def snapshot_aside(self, unit: int) -> UnitState:
         """Copy the waiting rows of a unit; they stay."""
 
-    def install_aside(self, unit: int, aside: State) -> None:
+    def install_aside(self, unit: int, aside: UnitState) -> None:
         """Put in what `extract_aside` gave."""
 
-    def joined(self, aside: State, inner: State) -> State:
+    def joined(self, aside: UnitState, inner: UnitState) -> UnitState:
         """The whole state of a unit, as `extract` gives it, from what is aside and the state in `inner`."""
 
-    def parted(self, state: State) -> tuple[State, State]:
+    def parted(self, state: UnitState) -> tuple[UnitState, UnitState]:
         """The reverse of `joined`."""
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SpillError
-from evenflow.scratch.files import State, unpack
+from evenflow.scratch.files import UnitState, unpack
 from evenflow.state.paging.operator import HostedOperator, Keys, Operator, Units, sizes_of
 from evenflow.state.paging.pending import PendingRows
 from evenflow.state.paging.pool import Pool
@@ -37,10 +37,10 @@ class Spilled:
     """Bytes that the state takes in memory."""
     rows: list[tuple[Hashable, PendingRows]]
     """Pending input in its order, each part with the name of the batch it is from."""
-    aside: State = None
+    aside: UnitState = None
     """What the operator keeps aside of the unit."""
 
-    def state(self) -> State:
+    def state(self) -> UnitState:
         """The unit's state."""
         return unpack([part.data for part in self.parts])
 
@@ -207,7 +207,7 @@ class Paged:
 
     # -- units that come and go
 
-    def extract(self, unit: int) -> State:
+    def extract(self, unit: int) -> UnitState:
         """Take a unit out: its state, None if it has none, or a Spilled if it is on disk."""
         self._processing.run()
         if self.resident[unit]:
@@ -229,7 +229,7 @@ class Paged:
             with suppress(SpillError):  # the unit is out; the next rows that come meet the same error
                 self._swap.make_room(0)
 
-    def install(self, unit: int, state: State) -> None:
+    def install(self, unit: int, state: UnitState) -> None:
         """Put in what `extract` gave, here or elsewhere. A spilled unit that does not fit goes to disk as it is."""
         self._processing.run()
         if isinstance(state, Spilled):
@@ -242,7 +242,7 @@ class Paged:
             self._memory.arrived(unit, state if self._parted is None else self._parted.parted(state)[1])
             self._swap.make_fit()
 
-    def snapshot(self, unit: int) -> State:
+    def snapshot(self, unit: int) -> UnitState:
         """A unit's state, which stays here, as `extract` gives it from memory. It must have no pending input."""
         if self.resident[unit]:
             return self.operator.snapshot(unit)

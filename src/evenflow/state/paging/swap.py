@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import FunctionError, MemoryBudget, SpillError
-from evenflow.scratch.files import Part, Segment, Spill, State, pack, unpack
+from evenflow.scratch.files import Part, Segment, Spill, UnitState, pack, unpack
 from evenflow.state.paging.disk_groups import DiskGroup, DiskGroups
 from evenflow.state.paging.operator import Operator, Parted
 from evenflow.state.paging.pending import Pending, PendingPiece, PendingRows
@@ -177,7 +177,7 @@ class Swap:
     def _put_out(self, amount: int, but: Iterable[int]) -> bool:
         self.measure()
         units = self.memory.oldest(amount, but)
-        batch: list[tuple[int, State, list[Part]]] = []
+        batch: list[tuple[int, UnitState, list[Part]]] = []
         size = 0
         for unit in units:
             state = self.operator.extract(unit)
@@ -211,7 +211,7 @@ class Swap:
             raise
         self.memory.here[unit] = False
 
-    def _write(self, batch: list[tuple[int, State, list[Part]]]) -> None:
+    def _write(self, batch: list[tuple[int, UnitState, list[Part]]]) -> None:
         if not batch:
             return
         try:
@@ -226,7 +226,7 @@ class Swap:
             self.groups.heavier(unit, int(self.memory.weight[unit]) - before)
         self.evictions += len(batch)
 
-    def _put_back(self, batch: list[tuple[int, State, list[Part]]]) -> None:
+    def _put_back(self, batch: list[tuple[int, UnitState, list[Part]]]) -> None:
         for unit, state, _ in batch:
             self.operator.install(unit, state)
         self.tell()
