@@ -224,15 +224,20 @@ def test_a_region_gets_another_weight_while_rows_flow(cluster, df, eventually):
     ],
 )
 def test_verbs_that_moved_to_the_region_are_deprecated(cluster, old, arguments, new):
-    graph = ef.Graph(region("old"))
+    rows, graph = cluster._spark.range(3), ef.Graph(region("old"))
     graph.endpoint("all", graph.source("rows").filter("id >= 0"))
-    cluster.run(graph, {"rows": cluster._spark.range(3)})["all"].count()
-    name = f"{graph.name}.all"
+    cluster.run(graph, {"rows": rows})["all"].count()
+    mapped = region("old-map")
+    cluster.ordered_map(rows, lambda batch: batch, rows.schema, name=mapped).count()
+    name, other = (mapped, f"{graph.name}.all") if old == "snapshot" else (f"{graph.name}.all", mapped)
     said = rf"Cluster\.{old} is deprecated .*: give cluster\.region\('{name}'\)\.{new}\(...\)"
     with pytest.warns(DeprecationWarning, match=said) as seen:
         found = getattr(cluster, old)(name, *arguments)
     assert [each.filename for each in seen] == [__file__]
     assert type(found) is type(getattr(cluster.region(name), new)(*arguments))
+    if new == "snapshot":
+        with pytest.raises(InvalidArgument, match=r"ask cluster\.region"), pytest.warns(DeprecationWarning, match=old):
+            getattr(cluster, old)(other)
 
 
 # -- found out on the workers
