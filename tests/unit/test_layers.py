@@ -105,6 +105,10 @@ def test_a_folder_can_be_taken_in_at_a_glance(folder):
     assert len(modules) <= 16, "put what belongs together into a folder of its own"
 
 
+def test_no_module_is_too_long():
+    assert not {name for name, path in MODULES.items() if path.read_text().count("\n") > 400}
+
+
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_room_keeps_the_rule(room):
     broken = {path.name: faults(room, path.read_text()) - EXCEPT.get(path.name, set()) for path in files(room)}

@@ -118,7 +118,8 @@ class Controller:
             case MemoryAskedEvent():
                 return self._workers.ask_memory(event)
             case QosAskedEvent():
-                return self._qos_asked(event)
+                workers, region = self._workers.live, self._regions.get(event.region)
+                return self._boundary.one(event.time, region, lambda each: self._qos.set_weight(event, each, workers))
             case ReportsAskedEvent():
                 return self._workers.ask_reports(event)
             case PeerLeftEvent():
@@ -178,8 +179,7 @@ class Controller:
 
     def kept(self, name: str) -> set[int]:
         """The persisted RDDs whose evaluations have state in a region."""
-        region = self._regions.get(name)
-        return region.kept if region is not None else set()
+        return self._regions[name].kept if name in self._regions else set()
 
     def run_of(self, peer: Peer) -> str:
         """The run of the query of a feeder that has not ended; empty for any other peer."""
@@ -253,18 +253,11 @@ class Controller:
         self._regions[event.region] = region
         idle: list[str] = []
         yield from self._boundary.each(event.time, lambda old: _note_idle(old, idle))
-        idle = [name for name in idle if name != event.region]
-        for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:
+        for name in [each for each in idle if each != event.region][: max(0, len(self._regions) - KEPT_REGIONS)]:
             self._qos.forget(name)
             yield from self._boundary.one(event.time, self._regions.pop(name), lambda old: old.close(event.time))
-        opened = region.opened(event.time)
-        yield replace(opened, given=event.given) if event.given else opened
+        yield replace(region.opened(event.time), **({"given": event.given} if event.given else {}))
         yield from region.set_workers(event.time, self._workers.live)
-
-    def _qos_asked(self, event: QosAskedEvent) -> Iterable[Instruction]:
-        workers = self._workers.live
-        region = self._regions.get(event.region)
-        return self._boundary.one(event.time, region, lambda each: self._qos.set_weight(event, each, workers))
 
     def _stored(self, event: SaveEndedEvent) -> Iterator[Instruction]:
         save = event.save

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from evenflow.control.events import QosAskedEvent
 from evenflow.control.graphs.region import GraphRegion
 from evenflow.control.regions.keyed import KeyedRegion
 from evenflow.control.regions.region import Region
@@ -88,7 +89,7 @@ class RegionHandle:
                 f"qos={qos!r}: region {self.name} is planned with latency_ms={planned.latency_ms} and "
                 f"shed={planned.shed!r}, and only its weight can change; give a new cluster Cluster(qos=...)"
             )
-        self._driver.set_weight(region.name, weight)
+        self._driver.post(QosAskedEvent(self._driver.now(), region.name, weight))
 
     def _find(self) -> Region:
         return self._regions.find(self.name)

@@ -24,7 +24,6 @@ from evenflow.control.events import (
     MessageEvent,
     MoveAskedEvent,
     PeerLeftEvent,
-    QosAskedEvent,
     RegionFailedEvent,
     RegionOpenedEvent,
     ReplaceInstruction,
@@ -177,10 +176,6 @@ class ControllerThread(BackgroundThread):
     def set_memory(self, memory: Mapping[int, int]) -> None:
         """Have workers use other budgets, in bytes."""
         self.post(MemoryAskedEvent(self.now(), memory))
-
-    def set_weight(self, region: str, weight: float) -> None:
-        """Have workers serve a region by another weight."""
-        self.post(QosAskedEvent(self.now(), region, weight))
 
     def await_reports(self) -> None:
         """Have workers report, and wait for their answers for a while; a worker in a long call answers after it."""
