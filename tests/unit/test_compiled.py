@@ -99,7 +99,7 @@ print(value_of({0}(7)))
     file = tmp_path / "records.py"
     about = {"capture_output": True, "text": True, "check": True}
     about["env"] = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(tmp_path)])}
-    for name, home in (("Before", "first"), ("Before", "later") if moved else ("Behind", "first")):
+    for name, home in (("Before", "first"), ("Before", "another") if moved else ("Afterwards", "first")):
         (tmp_path / "first.py").unlink(missing_ok=True)
         (tmp_path / f"{home}.py").write_text(record.format(name))
         file.write_text(source.format(name, home))
