@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
@@ -33,18 +34,23 @@ FILES = 2
 NAME = "late"
 
 
-class Peaks(threading.Thread):
+class Peaks:
     """Watches how much memory some processes take, and the workers' files."""
 
     def __init__(self, processes: dict[str, psutil.Process], cluster: ef.Cluster) -> None:
-        super().__init__(daemon=True)
         self._processes, self._cluster = processes, cluster
         self._done = threading.Event()
         self.start_mb = {name: resident_mb(process) for name, process in processes.items()}
         self.above_mb = dict.fromkeys(processes, 0.0)
         self.spilled_mb = 0.0
 
-    def run(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._watched = self._pool.submit(self._watch)
+
+    def _watch(self) -> None:
         while not self._done.wait(0.2):
             for name, process in self._processes.items():
                 above = resident_mb(process) - self.start_mb[name]
@@ -53,8 +59,10 @@ class Peaks(threading.Thread):
             self.spilled_mb = max(self.spilled_mb, found)
 
     def stop(self) -> None:
+        """End; raises what went wrong while it watched."""
         self._done.set()
-        self.join()
+        self._pool.shutdown()
+        self._watched.result()
 
     def figures(self) -> Figures:
         """What processes had at the start and above that, and the most that was on disk, in megabytes."""

@@ -5,8 +5,8 @@ Prints rows a second and latency of each in the second half of the run; the oper
 
 from __future__ import annotations
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import typer
@@ -38,12 +38,15 @@ def main(
 def measured(spark: SparkSession, qos: float | ef.Qos | None, seconds: float) -> list[str]:
     """Run both operators for so long; the cells of a row."""
     given = {} if qos is None else {"alerts": qos}
-    with ef.Cluster(spark, WORKERS, emulate=Emulate(COST_US), qos=given, period=0.5) as cluster:
+    with (
+        ThreadPoolExecutor(2) as pool,  # its threads end when the cluster is stopped
+        ef.Cluster(spark, WORKERS, emulate=Emulate(COST_US), qos=given, period=0.5) as cluster,
+    ):
         rows = int(1.5 * seconds * WORKERS * 1e6 / COST_US)
         for name in ("alerts", "means"):
             keyed = spark.range(0, rows, 1, 1).selectExpr("id", "id % 1000 as key")
             out = cluster.keyed(keyed, "key", ef.RunningMean("id", into="mean"), name=name)
-            threading.Thread(target=until_stopped, args=(out,), daemon=True).start()
+            pool.submit(until_stopped, out)
         time.sleep(seconds / 2)
         half = {name: cluster.region(name).snapshot().performance.latencies for name in ("alerts", "means")}
         time.sleep(seconds / 2)
